@@ -99,7 +99,7 @@ class Run(RunLike):
 
         replicas: 1 for one device, or as many as this run has. levels: how much of each variable's change rounding is,
         from a follower before. counts: how many replicas the function is told that there are, where there is one.
-        Returns that run, and what it found, a line a step (`dtk.proof.steps`); the same where it is asked for again.
+        Returns that run, and what it found, a line a step (`dtk.proof.proof`); the same where it is asked for again.
         """
         asked = (source.dir, replicas, counts)
         if asked not in self._followers:

@@ -27,8 +27,7 @@ from test_wait_for import ended, error_of, waits
 import dtk
 from dtk import plot
 from dtk.errors import WorkerFailed
-from dtk.proof.proof import Proof
-from dtk.proof.steps import judged
+from dtk.proof.proof import Proof, judged
 from dtk.records import Journal
 from dtk.records.events import Failed, FaultCame, Finished
 from dtk.scaling.job import ETHERNET_10, Cluster

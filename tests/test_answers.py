@@ -77,14 +77,14 @@ def test_without_an_answer_the_cell_says_what_came_out(own_file, capsys):
 @pytest.mark.parametrize(
     ("name", "options", "more", "words"),
     [
-        ("99.x", None, {}, "has no bounds"),
-        ("99.x", ["one"], {}, "has no bounds"),
-        ("99.x", ["one", "two"], {"between": (0, 1)}, "has no bounds"),
-        ("x", ["one", "two"], {}, "no name of a question"),
+        ("99.x", None, {}, "takes options="),
+        ("99.x", ["one"], {}, "takes options="),
+        ("99.x", ["one", "two"], {"between": (0, 1)}, "takes options="),
+        ("x", ["one", "two"], {}, "a question has a name"),
         ("99.x", ["one", "two"], {"answer": 3}, "from 1 to 2"),
-        ("99.x", ["one", "two"], {"answer": 1.5}, "the number of an option"),
-        ("99.x", None, {"between": (0, 1), "answer": "half"}, "not a number from 0 to 1"),
-        ("99.x", None, {"between": (0, 1), "answer": float("nan")}, "not a number from 0 to 1"),
+        ("99.x", ["one", "two"], {"answer": 1.5}, "a whole one for an option"),
+        ("99.x", None, {"between": (0, 1), "answer": "half"}, "a number from 0 to 1"),
+        ("99.x", None, {"between": (0, 1), "answer": float("nan")}, "a number from 0 to 1"),
     ],
 )
 def test_a_question_that_can_not_be_asked(own_file, name, options, more, words):
@@ -119,7 +119,7 @@ def test_the_report_has_predictions_checks_and_figures(own_file, tmp_path, capsy
     dtk.plot.headline(ax, "One message", "what to see")
     dtk.report()
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("report of lesson 00: 1 prediction, 1 of 1 check passed, ")
+    assert last.startswith("report of lesson 00: predictions: 1, checks passed: 1 of 1, figures: ")
     assert last.endswith("; written to lesson-00-report.html")
     page = (tmp_path / "lesson-00-report.html").read_text()
     for part in ("2 times", "1.16 times", "00.share", "PASS", 'alt="One message. what to see"'):
@@ -132,15 +132,15 @@ def test_labs_have_names_of_their_own(own_file, tmp_path, capsys, monkeypatch):
     dtk.report()
     passed, last = capsys.readouterr().out.splitlines()
     assert passed == "check lab3.owner: PASS (7 cases)"
-    assert last.startswith("report of lab 3: 0 predictions, 1 of 1 check passed")
-    assert "<h1>dtk, lab 3: report</h1>" in (tmp_path / "lab-3-report.html").read_text()
-    with pytest.raises(dtk.DtkError, match=r"no exercise is called 'lab3.x'; there are lab3.norm, lab3.owner, "):
+    assert last.startswith("report of lab 3: predictions: 0, checks passed: 1 of 1")
+    assert "<h1>dtk: lab 3</h1>" in (tmp_path / "lab-3-report.html").read_text()
+    with pytest.raises(dtk.DtkError, match=r"name='lab3.x': it takes one of lab3.norm, lab3.owner, "):
         dtk.check("lab3.x", 1)
 
 
 def test_a_report_of_nothing_is_an_error_for_a_lesson_and_else_a_line(own_file, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(dtk.DtkError, match="nothing was answered or checked in lesson 42"):
+    with pytest.raises(dtk.DtkError, match="lesson 42: nothing was answered or checked yet"):
         dtk.report("42")
     monkeypatch.setattr("dtk.course.kept._lesson", "")
     dtk.report()

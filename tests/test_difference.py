@@ -8,7 +8,7 @@ from fabricate import fabricate, losses
 
 import dtk
 from dtk.errors import VerificationError
-from dtk.proof.losses import RTOL, check_loss
+from dtk.proof.evidence import RTOL, check_loss
 from dtk.view import proof as module
 from dtk.view.canvas import NO_RECORDS, alternative
 from dtk.view.proof import differences
@@ -70,7 +70,7 @@ def test_two_pairs_in_one_picture(tmp_path, alone):
     assert [line.get_label() for line in drawn(ax, "points")] == ["tanh", "relu"]
     assert len({line.get_color() for line in drawn(ax, "points")}) == 2
     assert [line.get_color() for line in drawn(ax, "tolerance")] == [line.get_color() for line in drawn(ax, "points")]
-    assert alternative(ax).startswith("Largest difference: tanh 1/200 of the bound; relu 1/8 of the bound.")
+    assert alternative(ax).startswith("The largest difference is tanh 1/200 of the bound; relu 1/8 of the bound.")
     over = cluster(tmp_path / "over", 40 * table.allowed.to_numpy())
     words = alternative(dtk.plot.difference(tanh, alone, over, alone))
     assert "run 1 1/200 of the bound; run 2 40 times the bound" in words

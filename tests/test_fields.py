@@ -87,10 +87,11 @@ def test_errors_travel_with_their_fields(error):
 
 
 def test_a_diagnosis_is_its_parts():
-    named = found("learning rate", "they differ", "a test", also=("clipping",))
+    named = found("learning rate", "they differ", ["a number"], also=("clipping",))
     assert named.sentence == f"they differ; {MISTAKES['learning rate'].remedy} (the same is seen with: clipping)"
     assert (named.what, named.remedy, named.also) == ("they differ", MISTAKES["learning rate"].remedy, ("clipping",))
-    suspects = either("they differ", ["order", "other data"], "a test")
+    assert named.evidence == (f"symptom: {MISTAKES['learning rate'].symptom}", "a number")
+    suspects = either("they differ", ["order", "other data"])
     assert (suspects.sentence, suspects.also) == (suspects.what, ("order", "other data"))
     assert str(Diagnosis("none", "they agree")) == "they agree"
 

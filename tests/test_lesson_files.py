@@ -87,8 +87,8 @@ def test_the_command_says_what_it_did(capsys):
         (["a file"], "dtk: the lessons can't be written into a file: File exists; name another folder"),
         (["a file/x"], "dtk: the lessons can't be written into a file/x: Not a directory; name another folder"),
         (["in the way"], "dtk: the lessons can't be written into in the way: Is a directory; name another folder"),
-        (["--language", "fr"], "dtk: there are no lessons in the language 'fr'; there are en, zh"),
-        (["--language", "../zh"], "dtk: there are no lessons in the language '../zh'; there are en, zh"),
+        (["--language", "fr"], "dtk: language='fr': it takes one of en, zh"),
+        (["--language", "../zh"], "dtk: language='../zh': it takes one of en, zh"),
         ([str(lesson_files.brought())], "has the lessons that belong to dtk itself; name another folder"),
     ],
 )
@@ -137,7 +137,7 @@ def test_lab_copies_where_there_are_none_and_never_again(tmp_path, became):
 def test_lab_without_jupyterlab_copies_and_installs_nothing(tmp_path, monkeypatch, capsys, became):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert cli.main(["lab"]) == 1
-    said = "dtk: JupyterLab is not installed in this environment; install it: pip install jupyterlab\n"
+    said = 'dtk: dtk lab needs jupyterlab, not installed here; pip install "dtk-toolkit[lab]"\n'
     assert capsys.readouterr() == ("", said)
     assert (became, list(tmp_path.iterdir())) == ([], [])
 

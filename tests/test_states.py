@@ -12,7 +12,8 @@ import pytest
 from training import batches
 
 import dtk
-from dtk.proof.steps import judged, parted
+from dtk.proof.evidence import parted
+from dtk.proof.proof import judged
 from dtk.records import RunFolder
 from dtk.worker.follow import Follower
 from dtk.worker.recorded import Damaged, RecordedStates

@@ -110,7 +110,7 @@ def test_arguments_swapped(make):
 
 
 def test_a_baseline_of_two_replicas(make):
-    assert "make it with dtk.baseline(train)" in str(refused(make(), make("mirrored")))
+    assert "make the baseline with dtk.baseline(train)" in str(refused(make(), make("mirrored")))
 
 
 def test_the_same_run_twice(make):

@@ -72,12 +72,10 @@ class Prediction:
         unit: str,
     ):
         if (options is None) == (between is None) or (options is not None and len(options) < 2):
-            what = _("the question {name} has no bounds", name=name)
-            raise DtkError(what, remedy=_("pass options=[...] or between=(least, most)"))
+            raise DtkError(_("{name}: a question takes options=[...] or between=(least, most)", name=name))
         lesson, __, word = name.partition(".")
         if not lesson or not word:
-            what = _("{name!r} is no name of a question", name=name)
-            raise DtkError(what, remedy=_('name it "LESSON.WORD", such as "00.speed"'))
+            raise DtkError(_('{name!r}: a question has a name "LESSON.WORD", such as "00.speed"', name=name))
         self.name, self.question, self.unit = name, question, unit
         self.options = tuple(options or ())
         self._values = tuple(options.values()) if isinstance(options, Mapping) else ()
@@ -98,9 +96,7 @@ class Prediction:
         least, most = self._between
         whole = not self.options or answer in range(1, len(self.options) + 1)
         if isinstance(answer, bool) or not isinstance(answer, int | float) or not (least <= answer <= most and whole):
-            what = N_("answer={answer!r} is not the number of an option, from {least:g} to {most:g}")
-            if not self.options:
-                what = N_("answer={answer!r} is not a number from {least:g} to {most:g}")
+            what = N_("answer={answer!r}: it takes a number from {least:g} to {most:g}, a whole one for an option")
             raise DtkError(_(what, answer=answer, least=least, most=most))
         if self.given is None:
             keep("predicted", self.name, value=answer, question=self.question, **self._words(answer))
@@ -137,13 +133,11 @@ class Prediction:
         return shown(self._words(answer))
 
     def _off(self, said: float, true: float) -> str:
-        if self.options:
-            return _("right") if said == true else _("not what you expected")
-        if abs(said - true) <= _CLOSE * abs(true):
-            return _("right, to a tenth")
-        if said * true > 0:
-            return _("off by a factor of {factor:.2g}", factor=max(said / true, true / said))
-        return _("not what you expected")
+        if said == true or (not self.options and abs(said - true) <= _CLOSE * abs(true)):
+            return _("right")
+        if self.options or said * true <= 0:
+            return _("not what you expected")
+        return _("off by a factor of {factor:.2g}", factor=max(said / true, true / said))
 
     def __repr__(self) -> str:
         lines = [self._head()]

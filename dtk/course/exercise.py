@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from dtk.course.kept import keep
-from dtk.errors import DtkError
+from dtk.errors import DtkError, one_of
 from dtk.language import N_, _
 
 __all__ = [
@@ -54,20 +54,29 @@ class Hints:
     """Hints that several exercises give: one wording for one misconception."""
 
     ALL_ADDRESSES = N_("each worker has the addresses of all, in the same order")
+    COPIED = N_("what comes in the second half is finished: it is copied, not added")
+    DROPPED = N_("the short batch at the end is dropped: it makes no update")
     EVERYTHING = N_("every worker sees all examples: nothing divides them")
     FLOAT32 = N_("these are numbers; a float32 has 4 bytes")
+    FROM_0 = N_("workers, replicas and files are counted from 0")
     FROM_STEP_1 = N_("this begins again with step 1; what was saved does not have to be computed again")
+    GO_ROUND = N_("numbers go round, as by %: there is no chunk below 0, and none beyond the last")
     GROWS = N_("a sum grows with the batch; one device takes a mean")
     HALF_RING = N_("that is one half of the ring; after the sums are there they go round once more")
     LAST_STEP = N_("this is the last step alone; look at all of them")
     LOST_STEPS = N_("so many count; those whose work was lost were computed, too")
+    NO_ORDER = N_("the list comes in no order: the greatest number counts")
     OWN_MEAN = N_(
         "divided by this replica's own examples it is a mean, and means add up to too much; by what would one "
         "device divide?"
     )
+    RATE_0 = N_("this begins with a rate of 0, at which nothing is learned")
     RATE_RISES = N_("after the warm-up the rate goes on rising; it is to stay")
     REDUCES = N_("the steps' all-reduces are missing: there is one in each step")
     RING_BYTES = N_("count the bytes again: twice what a ring passes on in one half, and nothing with one worker")
+    STATE_ALONE = N_("every worker keeps all weights and gradients: only the optimizer's numbers are divided")
+    SUM_OF_MEANS = N_("a sum of means grows with the number of replicas; a mean is asked for")
+    UPSIDE_DOWN = N_("this is upside down: divide the other way round")
 
 
 def digits(draw: random.Random, count: int) -> list[float]:
@@ -112,9 +121,7 @@ def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> Non
         DtkError: no exercise has this name.
     """
     known = all_exercises(name.partition(".")[0])
-    if name not in known:
-        there = ", ".join(sorted(known)) or ", ".join(sorted({each.partition(".")[0] for each in all_exercises()}))
-        raise DtkError(_("no exercise is called {name!r}", name=name), remedy=_("there are {names}", names=there))
+    one_of("name", name, sorted(known) or sorted({each.partition(".")[0] for each in all_exercises()}))
     try:
         cases = known[name].judge(answer, *objects, seed=os.environ.get("DTK_VARIANT", "") if seed is None else seed)
     except NotSolved:
@@ -314,8 +321,8 @@ def _handed_over(name: str, judge: Callable[..., Any], given: tuple[Any, ...]) -
     try:
         inspect.signature(judge).bind(*given)
     except TypeError:
-        words = _("{exercise} is checked with other objects than these", exercise=name)
-        raise DtkError(words, remedy=_("call dtk.check as the lesson's cell does")) from None
+        words = _("{exercise} is checked with other objects: call dtk.check as the lesson's cell does", exercise=name)
+        raise DtkError(words) from None
 
 
 def returns_nothing(name: str, function: str) -> NotSolved:
@@ -392,4 +399,4 @@ def _shown(value: Any) -> str:
 
 def name_of(answer: Any) -> str:
     """What messages call an answer: the function's name, where it has one."""
-    return getattr(answer, "__name__", None) or _("your function")
+    return getattr(answer, "__name__", None) or _("your answer")

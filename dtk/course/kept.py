@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtk.environment import live_mode
 from dtk.errors import DtkError
-from dtk.language import _, ngettext
+from dtk.language import _
 
 if TYPE_CHECKING:
     import pandas
@@ -134,23 +134,24 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
     named = _("lab {number}", number=number) if lab else _("lesson {number}", number=number)
     said = answers()
     said = said[[name.partition(".")[0] == lesson for name in said.index]]
-    if said.empty and asked:
-        what = _("nothing was answered or checked in {lesson}", lesson=named)
-        raise DtkError(what, remedy=_("run its cells first, from dtk.ask on"))
     if said.empty:
-        print(_("dtk: nothing was answered or checked yet, so there is no report; run the cells from dtk.ask on first"))
+        nothing = _("nothing was answered or checked yet, so there is no report; run the cells from dtk.ask on")
+        if asked:
+            raise DtkError(_("{name}: {words}", name=named, words=nothing))
+        print(f"dtk: {nothing}")
         return
     predicted = said[(said.predicted != "") | (said.came_out != "")]
     checked = said[said.checked != ""]
     pictures = drawn()
     passed = int((checked.checked == "PASS").sum())
     predictions = int((predicted.predicted != "").sum())
-    counts = [
-        ngettext("{n} prediction", "{n} predictions", predictions),
-        ngettext("{passed} of {n} check passed", "{passed} of {n} checks passed", len(checked), passed=passed),
-        ngettext("{n} figure", "{n} figures", len(pictures)),
-    ]
-    summary = _(", ").join(counts)
+    summary = _(
+        "predictions: {predictions}, checks passed: {passed} of {checks}, figures: {figures}",
+        predictions=predictions,
+        passed=passed,
+        checks=len(checked),
+        figures=len(pictures),
+    )
     questions = predicted[["question", "predicted", "came_out"]]
     parts = [
         table(_("Predictions"), ("", _("question"), _("you said"), _("your own run")), list(questions.itertuples())),
@@ -158,5 +159,5 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
         *(figure(each, words) for each, words in pictures),
     ]
     path = Path(path or f"{'lab' if lab else 'lesson'}-{number}-report.html")
-    path.write_text(page(_("dtk, {lesson}: report", lesson=named), summary, parts), encoding="utf-8")
+    path.write_text(page(f"dtk: {named}", summary, parts), encoding="utf-8")
     print(_("report of {lesson}: {summary}; written to {path}", lesson=named, summary=summary, path=path))

@@ -24,7 +24,6 @@ Cells are dicts as a notebook's file has them, `source` as one string.
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import re
@@ -35,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial, all_exercises
-from dtk.errors import REPOSITORY, DtkError, page
+from dtk.errors import REPOSITORY, DtkError, need, one_of, page
 from dtk.language import ENGLISH, N_, _, languages
 
 __all__ = [
@@ -67,10 +66,9 @@ def brought(language: str = ENGLISH) -> Path:
     if not found:
         raise DtkError(_("dtk was installed without its lessons; they are at {page}", page=f"{REPOSITORY}/tree/main"))
     folder = found[0] if language == ENGLISH else found[0] / language
-    if language not in languages() or not (folder / FIRST).is_file():
-        there = [name for name in languages() if name == ENGLISH or (found[0] / name / FIRST).is_file()]
-        words = _("there are no lessons in the language {language!r}", language=language)
-        raise DtkError(words, remedy=_("there are {names}", names=", ".join(there)))
+    one_of(
+        "language", language, [name for name in languages() if name == ENGLISH or (found[0] / name / FIRST).is_file()]
+    )
     return folder
 
 
@@ -132,9 +130,7 @@ def lab(to: Path, language: str = ENGLISH, options: Sequence[str] = ()) -> None:
     Raises:
         DtkError: JupyterLab is not installed. Nothing was copied or installed.
     """
-    if importlib.util.find_spec("jupyterlab") is None:
-        words = _("JupyterLab is not installed in this environment")
-        raise DtkError(words, remedy=_("install it: {command}", command="pip install jupyterlab"))
+    need("lab", "dtk lab")
     folder = _folder(to, language)
     if not any((folder / file.name).exists() for file in brought(language).glob("*.ipynb")):
         bring(to, language)

@@ -63,12 +63,10 @@ def hint_for_share(
             return _(
                 "two replicas are right, one device is not: a number of replicas that is typed in holds for one cluster"
             )
-        if own > right:
-            return _(
-                "one device's loss is too large: are the losses divided by the global batch, also in a short batch, "
-                "and is the penalty what it was?"
-            )
-        return _("also on one device, which divides nothing, the loss has to stay what it was, with all its parts")
+        return _(
+            "one device's loss is another one: are the losses divided by the global batch, also in a short batch, and "
+            "is the penalty what it was?"
+        )
     if together > right * (1 + 1e-4):
         return _("one device's loss is right, the cluster's too large: each replica still adds the whole penalty")
     if together < right * (1 - 1e-4):

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from dtk.language import N_, _, first_three, rounded
+from dtk.errors import in_words
+from dtk.language import N_, _, first_three
 from dtk.launch.again import whom
 from dtk.proof.case import Case
+from dtk.proof.evidence import RTOL, parted, spread
 from dtk.proof.following import COARSE
-from dtk.proof.losses import RTOL, spread
-from dtk.proof.mistakes import Diagnosis, by_test, either
-from dtk.proof.steps import Part, Steps, parted
+from dtk.proof.mistakes import Diagnosis, either
+from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
 from dtk.records.facts import outside, rates_known, scope_of
@@ -62,8 +63,7 @@ def look_at_scope(case: Case) -> Diagnosis | None:
     )
     strategy = scope.strategy or _("the default strategy")
     what = _(what, strategy=strategy, run=case.ours.name, n=case.replicas, failed=case.failed.what)
-    tested = N_("the model's own strategy has num_replicas_in_sync={n}")
-    return case.found("not in scope", what, _(tested, n=scope.replicas))
+    return case.found("not in scope", what)
 
 
 def look_at_parting(case: Case) -> Diagnosis | None:
@@ -72,27 +72,20 @@ def look_at_parting(case: Case) -> Diagnosis | None:
         return None
     what, other = case.failed.what, _other_settings(case)
     if other is not None:
-        tested = _("the optimizers' settings are compared, worker by worker")
-        return case.found(other[0], _("{what}; {settings}", what=what, settings=other[1]), tested)
+        return case.found(other[0], in_words(what, other[1]))
     part = parted(case.ours.run.folder)
     if part is not None and all(name.split("/")[-1] in RATES for name in part.names):
-        return case.found("learning rate", what, _("of all variables, learning rates alone differ there"))
+        return case.found("learning rate", what)
     if (part is None and case.one is not None and case.one.whole) or (part is not None and part.before):
-        what = _("{what}: something sets them on each worker separately, outside of a step", what=what)
-        return case.found("set by hand", what, _("the state before and after every step is compared bit by bit"))
+        return case.found("set by hand", what)
     if part is None or case.one is None or (case.one.step is not None and case.one.step < part.step):
         return None
     split = any(line.get("split") for line in case.one.lines if line["step"] == part.step)
     chief_is_right = case.one.step is None or case.one.step > part.step or case.one.between
-    key, words = "not summed", N_("{what}: in that step the workers don't apply the same sum")
-    tested = N_("the state before the step is the same on all workers, and worker 0 does not make the update of {whom}")
-    if split:
-        tested = N_("the state before the step is the same on all workers, and {whom} diverge, too")
-    elif chief_is_right and part.worker > 0:
-        key, tested = "one worker", N_("worker 0 makes the update that {whom} makes of the same state")
-        words = N_("{what}; worker 0 makes the update of {whom} in that step, so worker {worker} alone changes the sum")
-    whom = case.followed[1].whom
-    return case.found(key, _(words, what=what, whom=whom, worker=part.worker), _(tested, whom=whom))
+    if split or not chief_is_right or part.worker == 0:
+        return case.found("not summed", what)
+    words = N_("{what}; worker 0 makes the update of {whom} in that step, so worker {worker} alone changes the sum")
+    return case.found("one worker", _(words, what=what, whom=case.followed[1].whom, worker=part.worker))
 
 
 def look_at_divisor(case: Case) -> Diagnosis | None:
@@ -101,8 +94,7 @@ def look_at_divisor(case: Case) -> Diagnosis | None:
         return None
     ratio, n = case.failed.numbers["run"] / case.failed.numbers["baseline"], case.replicas
     key = "local mean" if abs(ratio / n - 1) < ABOUT else "divided twice" if abs(ratio * n - 1) < ABOUT else ""
-    tested = _("the mean losses of two batches of the same data, by the same weights, are about the same")
-    return case.found(key, case.failed.what, tested) if key else None
+    return case.found(key, case.failed.what) if key else None
 
 
 def look_at_between(case: Case) -> Diagnosis | None:
@@ -110,12 +102,9 @@ def look_at_between(case: Case) -> Diagnosis | None:
     if case.failed.reason != "between" or case.one is None:
         return None
     names = [part.name for part in case.one.parts]
-    tested = _("the state before every step is compared with what one device has made of the one after the step before")
     if all(name.split("/")[-1] in RATES for name in names):
-        return case.found("learning rate", case.failed.what, tested)
-    if case.failed.step == 1:
-        return case.found("start", case.failed.what, tested)
-    return case.found("set by hand", case.failed.what, tested)
+        return case.found("learning rate", case.failed.what)
+    return case.found("start" if case.failed.step == 1 else "set by hand", case.failed.what)
 
 
 def look_at_settings(case: Case) -> Diagnosis | None:
@@ -123,10 +112,7 @@ def look_at_settings(case: Case) -> Diagnosis | None:
     if case.failed.reason not in ("update", "loss"):
         return None
     other = _other_settings(case)
-    if other is None:
-        return None
-    tested = _("the optimizers' settings at their first update are compared")
-    return case.found(other[0], _("{what}; {settings}", what=_where(case), settings=other[1]), tested)
+    return None if other is None else case.found(other[0], in_words(_where(case), other[1]))
 
 
 def look_at_factor(case: Case) -> Diagnosis | None:
@@ -136,16 +122,12 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     n, factor = case.replicas, _factor(of_gradients(case.one))
     if factor is not None and case.failed.reason == "update" and _weights_alone(case.one):
         what = N_("{where}: {factor:.4g} times as far, though the optimizer's own variables change alike")
-        tested = _(
-            "of all variables, weights alone differ, all by one factor; what an optimizer keeps of gradients agrees"
-        )
-        return case.found("learning rate", _(what, where=_where(case), factor=factor), tested)
+        return case.found("learning rate", _(what, where=_where(case), factor=factor))
     of_loss = {n: "local mean", 1 / n: "divided twice", n * n: "scaled twice", 1 / n**2: "scaled twice"}
     value = next((value for value in of_loss if factor is not None and abs(factor / value - 1) < SAME_RATIO), None)
     if value is None:
         return None
     times = {n: f"{n}", 1 / n: f"1/{n}", n * n: f"{n}²", 1 / n**2: f"1/{n}²"}[value]
-    tested = _("the changes are parallel, and that is their ratio to {tolerance}", tolerance=rounded(SAME_RATIO))
     what = N_("{where}: {times} times as long, {n} being the number of replicas")
     what = _(what, where=_where(case), times=times, n=n)
     suspects = [of_loss[value]]
@@ -154,8 +136,8 @@ def look_at_factor(case: Case) -> Diagnosis | None:
         rate = [] if _moments_alone(case.one) or _rate_compared(case) else ["learning rate"]
         suspects = [*more, "gradient scale", *rate]
     if len(suspects) > 1:
-        return either(what, suspects, tested, case.facts())
-    return case.found(suspects[0], what, tested)
+        return either(what, suspects, [*case.facts()])
+    return case.found(suspects[0], what)
 
 
 def look_at_update(case: Case) -> Diagnosis | None:
@@ -165,26 +147,20 @@ def look_at_update(case: Case) -> Diagnosis | None:
     where, step, n = _where(case), _step(case) - 1, case.replicas
     if uneven(case.ours.examples)[step] and not uneven(case.ours.examples)[:step].any():
         what = N_("{where}: the first step whose replicas have unequal batches ({spread})")
-        tested = _("all steps before have equal batches, and agree")
-        return case.found("uneven batch", _(what, where=where, spread=spread(case.ours.examples[step])), tested)
+        return case.found("uneven batch", _(what, where=where, spread=spread(case.ours.examples[step])))
     if case.many is None:
         return None
     if not case.shared_by_replicas:
         if case.failed.reason != "update" or not case.same_function:
             return None
         what = _("{where}: not what one device makes of this state, nor {n} replicas in one process", where=where, n=n)
-        tested = _("the losses of this step agree, the workers hold the same weights, and the settings are the same")
         if _factor(case.one.parts) is not None and not _rate_compared(case):
-            return either(what, ["learning rate", "reduction"], tested, case.facts())
-        return case.found("reduction", what, tested)
+            return either(what, ["learning rate", "reduction"], [*case.facts()])
+        return case.found("reduction", what)
     if case.failed.reason == "update" and _rows_alone(case):
-        names = first_three(case.operations.sparse)
-        tested = _("no other variables differ than {names}, whose rows the optimizer takes one by one", names=names)
-        return case.found("sparse gradient", where, tested)
+        return case.found("sparse gradient", where)
     if case.failed.reason == "update" and case.operations.clips:
-        how = _(", ").join(case.operations.clips[:3])
-        tested = _("a replica's own gradients are clipped ({how}); replicas in one process do so as well", how=how)
-        return case.found("clipping", where, tested)
+        return case.found("clipping", where, case.operations.clips[:3])
     return None
 
 
@@ -197,20 +173,15 @@ def look_at_shape(case: Case) -> Diagnosis | None:
         return None
     if case.operations.draws != [] or case.same_data is False:
         return None
-    for tell in (_penalty, _own_numbers, _own_gradients):
-        key, why, tested, *also = tell(case) or ("", "", "")
-        if key:
-            what = _(
-                "{where}; {n} replicas in one process compute the same: {why}",
-                where=_where(case),
-                n=case.replicas,
-                why=why,
-            )
-            return case.found(key, what, tested, also=tuple(also))
-    return None
+    return _penalty(case) or _own_numbers(case) or _own_gradients(case)
 
 
-def _penalty(case: Case) -> tuple[str, ...] | None:
+def _of_program(case: Case, key: str, why: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
+    """A mistake of the program, which computes something else with several replicas, in one process as well."""
+    return case.found(key, in_words(_where(case), why), evidence, also)
+
+
+def _penalty(case: Case) -> Diagnosis | None:
     excess = case.excess[_steps(case)]
     if not (excess > NOISE * np.abs(case.other[_steps(case)])).all():
         return None
@@ -218,14 +189,11 @@ def _penalty(case: Case) -> tuple[str, ...] | None:
         why = N_(
             "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
         )
-        tested = _(
-            "what the loss is too large by is the same at {n} steps, to {part}", n=len(excess), part=rounded(STEADY)
-        )
-        return "regularisation", _(why, excess=float(excess.mean())), tested
+        return _of_program(case, "regularisation", _(why, excess=float(excess.mean())))
     return None
 
 
-def _own_numbers(case: Case) -> tuple[str, ...] | None:
+def _own_numbers(case: Case) -> Diagnosis | None:
     """A replica's own divisor: one device's loss is then a weighted mean of the replicas' means. Or no such loss."""
     steps, n = _steps(case), case.replicas
     other = case.other[steps]
@@ -245,22 +213,22 @@ def _own_numbers(case: Case) -> tuple[str, ...] | None:
                     "one device's loss lies between the replicas' means, divided by {times}: each replica divides "
                     "by a number of its own, and not by the number of replicas"
                 )
-            tested = N_("at all {n} steps it lies between them, above their average at some and below at others")
-            return "own mean", _(why, times=times), _(tested, n=len(steps))
+            return _of_program(case, "own mean", _(why, times=times))
     ratio = case.ratio[steps]
     if np.ptp(ratio) <= RTOL * abs(ratio[0]):
         return None
     why = N_("the loss is no sum over examples: what each replica computes of its part is not what all of them give")
     if outside.any():
-        tested = N_("at {n} of {steps} steps one device's loss does not lie between the replicas' own means")
-        return "whole batch", _(why), _(tested, n=int(outside.sum()), steps=len(steps))
+        seen = N_("at {n} of {steps} steps one device's loss does not lie between the replicas' own means")
+        return _of_program(case, "whole batch", _(why), [_(seen, n=int(outside.sum()), steps=len(steps))])
     if telling.sum() >= ENOUGH:
-        tested = N_("at all of {n} steps the losses differ in the same direction, in no constant ratio")
-        return "whole batch", _(why), _(tested, n=int(telling.sum())), "own mean"  # which lies between them, too
+        seen = N_("at all of {n} steps the losses differ in the same direction, in no constant ratio")
+        evidence = [_(seen, n=int(telling.sum()))]
+        return _of_program(case, "whole batch", _(why), evidence, ("own mean",))  # which lies between them, too
     return None
 
 
-def _own_gradients(case: Case) -> tuple[str, ...] | None:
+def _own_gradients(case: Case) -> Diagnosis | None:
     """The losses agree, the update does not, by no common factor: a replica's gradient is not that of its loss."""
     steps = _steps(case)
     if case.failed.reason != "update" or len(steps) < ENOUGH:
@@ -271,8 +239,7 @@ def _own_gradients(case: Case) -> tuple[str, ...] | None:
         "the replicas' gradients are not those of their shares of the loss, such as clipped or normalised ones, or "
         "without what other replicas contribute (a gather that passes no gradient)"
     )
-    tested = _("the losses agree at all {n} steps, the updates by no common factor; nothing draws", n=len(steps))
-    return "replica gradient", _(why), tested
+    return _of_program(case, "replica gradient", _(why))
 
 
 def _steps(case: Case) -> list[int]:
@@ -284,13 +251,10 @@ def _steps(case: Case) -> list[int]:
 def _where(case: Case) -> str:
     names = first_three([part.name for part in case.one.parts]) if case.one is not None else ""
     if case.failed.reason == "loss" and case.failed.step is not None and case.failed.step <= case.steps:
-        losses = case.losses(case.failed.step)
-        return _("{losses}, and these updates differ: {names}", losses=losses, names=names) if names else losses
-    if not names:
+        return case.losses(case.failed.step)
+    if not names or not case.steps:
         return case.failed.what
     what = N_("at step {step} the loss is that of {whom}, and the update is not: {names}")
-    if not case.steps:
-        what = N_("at step {step} the update is not that of {whom}: {names}")
     return _(what, step=_step(case), names=names, whom=case.followed[1].whom)
 
 
@@ -402,6 +366,5 @@ def unknown(case: Case) -> Diagnosis:
         decide = N_(
             "what would decide: print each replica's loss and gradients at step {step}, before and after the sum"
         )
-    tested = [by_test(_("every mistake of the table, and none fits")), *case.facts()]
-    tested += [_(decide, step=_step(case))] if decide else []
-    return Diagnosis("unknown", _(what, failed=case.failed, whom=whom(case.replicas)), tuple(tested))
+    evidence = [*case.facts(), *([_(decide, step=_step(case))] if decide else [])]
+    return Diagnosis("unknown", _(what, failed=case.failed, whom=whom(case.replicas)), tuple(evidence))

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from dtk.errors import VerificationError
-from dtk.language import N_, _, relative
+from dtk.language import N_, _
 from dtk.proof.evidence import Evidence
-from dtk.proof.following import Following
+from dtk.proof.following import Following, part_in_words
 from dtk.proof.mistakes import Diagnosis, found
-from dtk.proof.steps import Steps
+from dtk.proof.proof import Steps
 from dtk.records import facts
 from dtk.records.events import Loop, of_kind
 from dtk.records.facts import RunLike
@@ -161,18 +161,13 @@ class Case:
             other=self.other[step - 1],
         )
 
-    def found(
-        self, mistake: str, what: str, tested: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()
-    ) -> Diagnosis:
+    def found(self, mistake: str, what: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
         """A diagnosis whose evidence has all that is known of this case."""
-        return found(mistake, what, tested, [*evidence, *self.facts()], also)
+        return found(mistake, what, [*evidence, *self.facts()], also)
 
-    def facts(self) -> list[str]:
-        """What is known without a diagnosis: for those who go on looking."""
-        return [*self._told(), _("verify: {failed}", failed=self.failed)]
-
-    def _told(self) -> Iterator[str]:
-        """What the followers tell, whatever it is."""
+    def facts(self) -> Iterator[str]:
+        """What is known without a diagnosis, for those who go on looking: what verify says, what the followers tell."""
+        yield _("verify: {failed}", failed=self.failed)
         if self.one is None:
             return
         if self.many is not None:
@@ -189,11 +184,4 @@ class Case:
                     "run's"
                 )
             yield _(side, n=self.replicas)
-        for part in sorted(self.one.parts, key=lambda each: -each.values)[:3]:
-            yield _(
-                "{name}: differs by {apart} of its change, {longer:.4g} times as long, cosine {along:.4f}",
-                name=part.name,
-                apart=relative(min(part.apart, 1e9)),
-                longer=part.longer,
-                along=part.along,
-            )
+        yield from map(part_in_words, sorted(self.one.parts, key=lambda each: -each.values)[:3])

@@ -1,9 +1,9 @@
 """`dtk.diagnose`: why a run and its baseline differ, in one sentence with numbers and the line to change.
 
 It runs `dtk.verify`'s checks and explains the one that failed. What was trained comes first, as in `verify`: another
-batch, other examples or other weights make every loss differ. Each diagnosis rests on a test that could have refuted
-it, the first line of its evidence; where several fit, it says so. The mistakes that it knows
-stand in `dtk.proof.mistakes` and, as a table, in docs/reference/mistakes.md.
+batch, other examples or other weights make every loss differ. Each diagnosis rests on a measurement that
+could have refuted it; where several fit, it says so. The mistakes that it knows stand in `dtk.proof.mistakes` and, as
+a table, in docs/reference/mistakes.md.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from dtk.proof.bisection import (
 )
 from dtk.proof.case import Case
 from dtk.proof.evidence import Evidence, collect
-from dtk.proof.examples import COUNTED, look_at_counts, look_at_examples, look_at_shards
+from dtk.proof.examples import look_at_counts, look_at_examples, look_at_shards
 from dtk.proof.following import Following, can_be_followed, has_parts_of_its_own
 from dtk.proof.following import followed as follow
-from dtk.proof.mistakes import Diagnosis, by_test, found
+from dtk.proof.mistakes import Diagnosis, found
 from dtk.proof.ratios import look_at_finite, look_at_first_loss, look_at_shares
 from dtk.proof.verify import name_of, prove
 from dtk.records import facts
@@ -61,7 +61,7 @@ def diagnose(
     Returns:
         A `Diagnosis`, which shows itself as its sentence. `.mistake` is its key: "none" where verify passes,
         "unknown" where nothing known explains the difference, or where several mistakes would: these are in
-        `.also`. `.what` and `.remedy` are the sentence's parts; `.evidence` is what it rests on, first what was tested.
+        `.also`. `.what` and `.remedy` are the sentence's parts; `.evidence` is what it rests on, first the symptom.
         The mistakes are in docs/reference/mistakes.md.
 
     Raises:
@@ -76,26 +76,21 @@ def diagnose(
         if error.reason == "arguments":
             raise
         return _explain(error, run, baseline, followed)
-    tested = by_test(_("all checks of verify passed"))
-    return Diagnosis("none", _("nothing to diagnose ({facts})", facts=passed[0]), (tested, *passed))
+    return Diagnosis("none", _("nothing to diagnose ({facts})", facts=passed[0]), tuple(passed))
 
 
 def _explain(
     failed: VerificationError, run: RunLike, baseline: RunLike | None, followed: Mapping[int, Following]
 ) -> Diagnosis:
     if failed.reason in ("not decidable", "not followed", "states"):
-        return Diagnosis("unknown", str(failed), (by_test(_("the run was followed step by step")),))
+        return Diagnosis("unknown", str(failed))
     if failed.reason == "updates":
-        tested = _("the updates that each optimizer made are counted, and those that were recorded")
         key = "unrecorded" if "made" in failed.numbers else "steps" if failed.numbers else "records"
         if failed.numbers.get("recorded") == 0 and _stood_still(run):
-            key, tested = (
-                "optimizer on a copy",
-                _("the recorded model's weights are the same at the start and at the end"),
-            )
-        return found(key, failed.what, tested)
+            key = "optimizer on a copy"
+        return found(key, failed.what)
     if failed.reason == "seeds":
-        return found("start", failed.what, _("the seeds are compared"))
+        return found("start", failed.what)
     if failed.reason == "records":
         what = failed.what
         if not len(run.records) and facts.events(run, Training):
@@ -103,12 +98,12 @@ def _explain(
                 "fit began with a dtk.Recorder among its callbacks, and no step was recorded: its train function never "
                 "called train_step, or fit made no step"
             )
-        return found("records", what, _("the records of each replica were read, from step 1 to the last"))
+        return found("records", what)
     try:
         ours = collect(run, name_of(run))
         theirs = collect(baseline, _("baseline")) if baseline is not None and len(baseline.records) else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
-        return found("steps", error.what, _(COUNTED))
+        return found("steps", error.what)
     if many := next((each for each in followed.values() if each.failed is failed), None):
         followed = {**followed, 1: many}  # what the run is compared with
     if failed.reason == "replicas" and can_be_followed(run):  # does the chief make one device's update?
@@ -152,7 +147,7 @@ def _on_one_device(run: Any) -> Evidence | None:
 def _look_at_start(case: Case) -> Diagnosis | None:
     if case.failed.reason != "variables":
         return None
-    return found("start", case.failed.what, _("the variables of both, by name, shape and type"))
+    return found("start", case.failed.what)
 
 
 # In this order: workers that don't work together, the data, the start, and only then losses and updates.

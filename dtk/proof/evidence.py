@@ -1,24 +1,48 @@
-"""What two runs left behind, read and found complete: the ground that `dtk.verify` compares on."""
+"""What two runs recorded: read and found complete, alike on all replicas, with the same losses from equal states."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dtk.errors import VerificationError
-from dtk.language import N_, _
+from dtk.language import N_, _, first_three, relative
+from dtk.proof.mistakes import MISTAKES
 from dtk.records import RunFolder
-from dtk.records.events import Finished, of_kind
-from dtk.records.facts import RunLike
+from dtk.records.events import Finished, Loop, of_kind
+from dtk.records.facts import MOVING, RunLike, outside
 from dtk.records.tables import NAMED
-from dtk.scaling.shares import by_step
+from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
 
-__all__ = ["RECORDER", "Evidence", "check_arguments", "collect"]
+__all__ = [
+    "CANCELLING",
+    "RECORDER",
+    "RTOL",
+    "TOO_SMALL",
+    "Evidence",
+    "Parted",
+    "allowed",
+    "check_arguments",
+    "check_loss",
+    "check_named_losses",
+    "check_replicas_agree",
+    "collect",
+    "parted",
+    "spread",
+]
 
+_MADE_BY = N_("make the baseline with dtk.baseline(train)")
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
+FLOAT32 = float(np.finfo(np.float32).eps)
+# A mean of numbers near 1 that cancel, as a policy gradient's at the first step: the sum's rounding is some such units.
+CANCELLING = 4 * FLOAT32
+RTOL = 1e-4  # of a loss from the same state; rounding is 1e-6, and an update is compared to 2e-5 in any case
+TOO_SMALL = 1e-6  # where all losses are below, float32's rounding of numbers near 1 may be all that they are
 
 
 @dataclass(frozen=True)
@@ -85,22 +109,18 @@ def check_arguments(run: Any, baseline: Any) -> None:
             return
         if not isinstance(getattr(value, "folder", None), RunFolder) or not isinstance(getattr(value, "mode", 0), str):
             source = "dtk.baseline" if name == "baseline" else "dtk.run"
-            kind = _("a function") if callable(value) else f"{type(value).__name__} {value!r:.40}"
+            kind = f"{type(value).__name__} {getattr(value, '__name__', repr(value)):.40}"
             what = N_("verify compares what dtk.run and dtk.baseline return; `{name}` is {kind}: pass {source}(…)")
             raise TypeError(_(what, name=name, kind=kind, source=source))
         if not value.folder.path.is_dir():
             what = N_("the directory of `{name}` is gone, and with it the states that verify follows")
             raise VerificationError(_(what, name=name), reason="arguments", remedy=_("run it again"))
     if run.folder.path == baseline.folder.path:
-        raise VerificationError(
-            _("run and baseline are the same run, which proves nothing"),
-            reason="arguments",
-            remedy=_("pass the result of dtk.run and that of dtk.baseline"),
-        )
+        what = _("run and baseline are the same run, which proves nothing")
+        raise VerificationError(what, reason="arguments", remedy=_(_MADE_BY))
     if _replicas(baseline) > 1:
         facts = f"mode={baseline.mode} workers={baseline.folder.workers} replicas={_replicas(baseline)}"
-        swapped = _replicas(run) == 1
-        remedy = _("swap them: dtk.verify(run, baseline)") if swapped else _("make it with dtk.baseline(train)")
+        remedy = _("swap them: dtk.verify(run, baseline)") if _replicas(run) == 1 else _(_MADE_BY)
         raise VerificationError(
             _("the second argument is no baseline ({facts}): a baseline has 1 replica on 1 device", facts=facts),
             reason="arguments",
@@ -110,7 +130,7 @@ def check_arguments(run: Any, baseline: Any) -> None:
         raise VerificationError(
             _("baseline: seed {other}, run: seed {mine}", other=baseline.seed, mine=run.seed),
             reason="seeds",
-            remedy=_("pass the same seed to dtk.run and dtk.baseline"),
+            remedy=_(MISTAKES["start"].remedy),
             numbers={"baseline": baseline.seed, "run": run.seed},
         )
 
@@ -169,3 +189,192 @@ def _check_steps(run: RunLike, name: str) -> None:
             remedy=_("replicas step together, so give every worker the same data and the same steps_per_epoch"),
             numbers={"least": fewer, "most": steps},
         )
+
+
+# ---- whether all replicas hold the same state
+
+
+@dataclass(frozen=True)
+class Parted:
+    """Where a worker's variables are no longer the chief's, which are to be the same on all: a step's, and which.
+
+    before: whether that is so before the step is made, since something changed them after the step before.
+    """
+
+    worker: int
+    step: int
+    before: bool
+    names: tuple[str, ...]
+
+
+def parted(run: RunFolder) -> Parted | None:
+    """The first step, and worker, at which variables that all replicas are to hold alike are not; None for none."""
+    variables = [corner.lines("variables") for corner in run.each]
+    names = {json.dumps(each["identity"]): each["name"] for each in variables[0]}
+    keys = [{str(each["number"]): json.dumps(each["identity"]) for each in its} for its in variables]
+    units = [{line["unit"]: line for line in corner.lines("units") if "unit" in line} for corner in run.each]
+    held: list[dict[str, list[int]]] = [{} for _ in units]  # each worker's digests, by the variable's identity
+    for unit, line in sorted(units[0].items()):
+        for when in ("before", "after"):
+            written = [its[unit]["digests"][when] if unit in its else {} for its in units]
+            changed = [{keys[k][number]: each for number, each in its.items()} for k, its in enumerate(written)]
+            held = [had | its for had, its in zip(held, changed, strict=True)]
+            for worker, its in enumerate(changed):
+                mine, other = held[0], held[worker]
+                both = [key for key in {*changed[0], *its} if key in mine and key in other]
+                found = [names[key] for key in both if unit in units[worker] and len({*mine[key], *other[key]}) > 1]
+                if found:
+                    found.sort(key=[*names.values()].index)
+                    return Parted(worker, line["step"], when == "before", tuple(found))
+    return None
+
+
+_IN_SCOPE = N_(
+    "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
+)
+_MADE_THERE = N_(
+    "the model was made in the strategy's scope, so look for an optimizer or a layer that was not, and for weights "
+    "that are changed without the optimizer (an assign in a layer or a callback)"
+)
+
+
+def check_replicas_agree(ours: Evidence) -> None:
+    """The state of all replicas at every recorded step, then the workers' final weights.
+
+    Synchronous replicas add the same sum to the same start. Moving statistics are each replica's own.
+    """
+    found = parted(ours.run.folder)
+    if found is not None:
+        what = N_("worker 0 and worker {worker} diverge at step {step}: {names}")
+        if found.before:
+            what = N_("worker 0 and worker {worker} diverge before step {step}: {names}")
+        if found.worker == 0:
+            what = N_("the replicas of worker 0 diverge at step {step}: {names}")
+        raise VerificationError(
+            _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
+            step=found.step,
+            reason="replicas",
+            remedy=_remedy(ours),
+        )
+    first, *others = [corner.weights("final") for corner in ours.run.folder.each]
+    for worker, its in enumerate(others, start=1):
+        if first is None or its is None:
+            continue  # nothing recorded them
+        pairs = list(zip(first.names, first.arrays, its.arrays, strict=False))
+        if len(first.arrays) != len(its.arrays) or any(x.shape != y.shape for _name, x, y in pairs):
+            what = N_("worker 0 and worker {worker} hold different models ({mine} and {its} arrays, or other shapes)")
+            raise VerificationError(
+                _(what, worker=worker, mine=len(first.arrays), its=len(its.arrays)),
+                reason="replicas",
+                remedy=_("build the same model on every worker"),
+            )
+        apart = [n for n, x, y in pairs if not any(word in n for word in MOVING) and x.tobytes() != y.tobytes()]
+        if apart:
+            what = N_("worker 0 and worker {worker} hold different final weights: {names}")
+            said = _(what, worker=worker, names=first_three(apart))
+            raise VerificationError(said, reason="replicas", remedy=_remedy(ours))
+
+
+def _remedy(ours: Evidence) -> str:
+    return _(_MADE_THERE if outside(ours.run) is False else _IN_SCOPE)
+
+
+# ---- losses, step by step from the same state: each check raises one sentence
+
+
+def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
+    """Each loss of a step that has several, as `check_loss` has the one: a sum can be right where its parts are not."""
+    if list(ours.named) != list(theirs.named):
+        other, mine = (_(", ").join(side.named) or _("one loss a step") for side in (theirs, ours))
+        what = _("{whom}: {theirs}; {run}: {ours}", whom=theirs.name, theirs=other, run=ours.name, ours=mine)
+        raise VerificationError(what, reason="loss", remedy=_("run the same function in both"))
+    for name in ours.named:
+        try:
+            check_loss(ours.only(name), theirs.only(name), rtol)
+        except VerificationError as error:
+            raise error.of_loss(name) from None
+
+
+def check_loss(ours: Evidence, theirs: Evidence, rtol: float) -> None:
+    """The global loss at every step, to rtol of the other's; a loss that is not finite fails, also in both."""
+    mine, other = global_loss(ours.shares, ours.examples), global_loss(theirs.shares, theirs.examples)
+    differing = np.flatnonzero(~_close(mine, other, rtol))
+    if not len(differing):
+        return
+    k = int(differing[0])
+    _check_finite(ours, k, mine[k], other[k])
+    weighted = weighted_loss(ours.shares[k : k + 1], ours.examples[k : k + 1])
+    if uneven(ours.examples)[k] and _close(weighted, other[k : k + 1], rtol)[0]:
+        raise _uneven(ours, k)
+    values = {"whom": theirs.name, "run": ours.name, "other": f"{other[k]:.3g}", "mine": f"{mine[k]:.3g}"}
+    losses = N_("{whom} {other}, {run} {mine}") if values["other"] != values["mine"] else N_("both near {mine}")
+    raise VerificationError(
+        _(
+            "step {step}: from the same state, the losses differ: {losses}, relative difference {relative}",
+            step=k + 1,
+            losses=_(losses, **values),
+            relative=relative(abs(mine[k] - other[k]) / max(abs(other[k]), FLOAT32)),
+        ),
+        step=k + 1,
+        reason="loss",
+        remedy=_("compare what both make of the same examples: the divisor, penalties, what each replica computes"),
+        numbers={"baseline": float(other[k]), "run": float(mine[k])},
+    )
+
+
+def allowed(other: np.ndarray, rtol: float) -> np.ndarray:
+    """How far a loss may be from another: rtol of it, and what float32 rounds numbers near 1 by."""
+    return rtol * np.abs(other) + CANCELLING
+
+
+def spread(examples: np.ndarray) -> str:
+    """How many examples each replica has, in words."""
+    each = enumerate(examples)
+    return _(", ").join(_("{count} on replica {replica}", count=count, replica=replica) for replica, count in each)
+
+
+def _close(mine: np.ndarray, other: np.ndarray, rtol: float) -> np.ndarray:
+    finite = np.isfinite(mine) & np.isfinite(other)
+    with np.errstate(invalid="ignore"):  # infinite minus infinite; `finite` says no to it already
+        return finite & (np.abs(mine - other) <= allowed(other, rtol))
+
+
+def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
+    """Raises where one loss is NaN or infinite: no tolerance says anything about it."""
+    if np.isfinite([mine, other]).all():
+        return
+    lost = [_("replica {replica}", replica=replica) for replica in np.flatnonzero(~np.isfinite(ours.shares[k]))]
+    name = _("{what} ({why})", what=ours.name, why=_(" and ").join(lost)) if lost else ours.name
+    what = N_("the loss at step {step} is not finite: {mine:.3g} in the {run}, {other:.3g} beside it")
+    raise VerificationError(
+        _(what, step=k + 1, mine=mine, run=name, other=other),
+        step=k + 1,
+        reason="loss",
+        remedy=_(MISTAKES["not finite"].remedy),
+        numbers={"baseline": float(other), "run": float(mine)},
+    )
+
+
+def _uneven(ours: Evidence, k: int) -> VerificationError:
+    """The error for a difference that unequal replica batches account for to the tolerance."""
+    counts, total = ours.examples[k], int(ours.examples[k].sum())
+    is_last = k + 1 == ours.steps or ours.epochs[k + 1] != ours.epochs[k]
+    where = N_("step {step}, the last batch of the epoch,") if is_last else N_("step {step}")
+    weights = {int(n): Fraction(1, ours.replicas * int(n)) for n in counts if n > 0}
+    each = sorted(weights.items(), reverse=True)
+    kinds = {event.kind for event in of_kind(ours.run.folder.worker(0).events, Loop)}
+    who = _("the loop") if "loop" in kinds else _("an Estimator") if "estimator" in kinds else _("Keras fit")
+    return VerificationError(
+        _(
+            "{where} has {total} examples: {spread}; {who} averages the replicas' means, so that an example counts "
+            "{parts}, and 1/{total} on one device (weighted by examples the losses agree)",
+            where=_(where, step=k + 1),
+            total=total,
+            spread=spread(counts),
+            who=who,
+            parts=_(", ").join(_("{weight} where a replica has {n}", weight=weight, n=n) for n, weight in each),
+        ),
+        step=k + 1,
+        reason="uneven batch",
+        remedy=_(MISTAKES["uneven batch"].remedy),
+    )

@@ -6,12 +6,11 @@ import numpy as np
 
 from dtk.language import N_, _, first_three
 from dtk.proof.case import Case
-from dtk.proof.mistakes import Diagnosis, either, found
+from dtk.proof.following import EXAMPLES
+from dtk.proof.mistakes import Diagnosis, because, either, found
 from dtk.records.facts import SAME_DATA
 
 __all__ = ["look_at_counts", "look_at_examples", "look_at_shards"]
-
-COUNTED = N_("the examples of each step, and the steps, are counted on every replica")
 
 
 def look_at_shards(case: Case) -> Diagnosis | None:
@@ -34,22 +33,20 @@ def look_at_shards(case: Case) -> Diagnosis | None:
             examples=counts[0],
             steps=apart.sum(),
         ),
-        _("the replicas' fingerprints are equal at each of these steps, and don't add up to the baseline's"),
     )
 
 
 def look_at_counts(case: Case) -> Diagnosis | None:
     """Another number of examples a step, or of steps."""
     if case.theirs is None:
-        return found("steps", case.failed.what, _(COUNTED)) if case.failed.reason == "steps" else None
+        return found("steps", case.failed.what) if case.failed.reason == "steps" else None
     base, n = case.theirs.examples.sum(axis=1)[: case.steps], case.replicas
     apart = np.flatnonzero(case.examples != base)
     if not len(apart):
         what = _other_epochs(case) or (case.failed.what if case.failed.reason in ("steps", "examples") else "")
-        return found("steps", what, _(COUNTED)) if what else None
+        return found("steps", what) if what else None
     first = int(apart[0])
-    mine, other = int(case.examples[first]), int(base[first])
-    what = N_("step {step} has {mine} examples in the {run}, {other} on one device")
+    mine, other, what = int(case.examples[first]), int(base[first]), EXAMPLES
     whole = n > 1 and bool((case.examples[apart] == n * base[apart]).all())
     if whole:
         what = N_(
@@ -61,8 +58,8 @@ def look_at_counts(case: Case) -> Diagnosis | None:
             "step {step} has {mine} examples in the {run}, {other} on one device, 1/{n} of it: the batch of one "
             "replica is taken for the global one"
         )
-    said = _(what, step=first + 1, mine=mine, run=case.ours.name, other=other, n=n)
-    return found("global batch" if whole or first == 0 else "steps", said, _(COUNTED))
+    said = _(what, step=first + 1, mine=mine, run=case.ours.name, whom=_("one device"), other=other, n=n)
+    return found("global batch" if whole or first == 0 else "steps", said)
 
 
 def _other_epochs(case: Case) -> str:
@@ -99,22 +96,16 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     listed = [first_three([f"{value:.4f}" for value in sums]) for sums in (mine, other)]
     sums = N_("sums of the fingerprints over each epoch: {mine}, baseline {other}")
     evidence = [_(sums, mine=listed[0], other=listed[1])]
-    tested = _("fingerprints at each step, and their sums over each epoch")
     if case.operations.files and case.ours.run.folder.workers > 1:
-        said = N_("{what}: each worker reads whole files of its own ({readers})")
-        said = _(said, what=what, readers=case.operations.files[0])
-        tested = _("{tested}; the dataset reads files, and its auto-shard policy shards these", tested=tested)
-        return found("file sharding", said, tested, evidence)
+        return found("file sharding", because(what, "file sharding"), [*evidence, case.operations.files[0]])
     if not (np.abs(mine - other) > SAME_DATA).any():
         said = _("{what}, though the same ones over each epoch: another order", what=what)
-        return found("order", said, tested, evidence)
+        return found("order", said, evidence)
     again = _read_again(case)
     if again is not None:
         anew = N_("{what}; one device, too, read different ones at step {step} when it ran the function again")
-        tested = _("one device has run the function twice, with the same seed")
         also = ("python data",) if case.operations.python else ()
-        said = _(anew, what=what, step=again)
-        return found("not reproducible", said, tested, [*evidence, *_made_by(case)], also)
+        return found("not reproducible", _(anew, what=what, step=again), [*evidence, *_made_by(case)], also)
     resumed = [number for number, first in case.ours.restarts if first == step]
     if resumed:
         began = _(
@@ -122,13 +113,12 @@ def look_at_examples(case: Case) -> Diagnosis | None:
             what=what,
             attempt=resumed[0],
         )
-        tested = _("the first step with other examples is the first of attempt {attempt}", attempt=resumed[0])
-        return found("other data", began, tested, evidence)
+        return found("other data", began, evidence)
+    over = _("{what}, over an epoch as well", what=what)
     whole = len(other) > 1 and np.ptp(other) <= SAME_DATA  # the baseline's epochs all had the same examples
     if whole and np.ptp(mine) <= SAME_DATA and case.ours.run.folder.workers > 1:
-        what = _("{what}, in each epoch the same other ones", what=what)
-        return either(what, ["worker order", "other data", "not reproducible"], tested, evidence)
-    return _over_an_epoch(case, what, tested, evidence, whole)
+        return either(over, ["worker order", "other data", "not reproducible"], evidence)
+    return _over_an_epoch(case, over, evidence, whole)
 
 
 def _read_again(case: Case) -> int | None:
@@ -144,34 +134,26 @@ def _read_again(case: Case) -> int | None:
     return int(other[0]) + 1 if len(other) else None
 
 
-def _over_an_epoch(case: Case, what: str, tested: str, evidence: list[str], whole: bool) -> Diagnosis:
+def _over_an_epoch(case: Case, over: str, evidence: list[str], whole: bool) -> Diagnosis:
     """What was read is not the same over an epoch either. whole: the baseline's epochs all had the same examples."""
     assert case.theirs is not None
-    over = _("{what}, over an epoch as well", what=what)
     alone = case.ours.run.folder.workers < 2  # one process reads for all replicas
     if whole and alone:
-        return found("other data", over, tested, evidence)
+        return found("other data", over, evidence)
     if whole:
-        missed = _(
-            "{what}, over an epoch as well: the workers read in different orders, so that shards overlap and miss some",
-            what=what,
-        )
-        return found("worker order", missed, tested, evidence)
+        return found("worker order", because(over, "worker order"), evidence)
     # Where the baseline's epochs had the same examples, no map changes them. Stateless operations draw by a seed, which
     # may be the example's own number: they are no evidence.
     stateful = [one for one in case.operations.augments if not one.startswith("Stateless")]
     if stateful:
-        ops = _(", ").join(stateful[:3])
-        drawn = N_("{what}, over an epoch as well: a map of the dataset draws at random ({operations})")
-        tested = _("the sums differ over an epoch too, and a map of the dataset draws at random")
         also = ("other data" if alone else "worker order", "order")
-        return found("augmentation", _(drawn, what=what, operations=ops), tested, evidence, also)
+        return found("augmentation", because(over, "augmentation"), [*evidence, *stateful[:3]], also)
     # One epoch, or epochs that end early: nothing tells which examples there are in all.
     order = [] if alone else ["worker order"]
     python = ["python data"] if case.operations.python else []
     steps = ["steps"] if case.ours.steps != case.theirs.steps else []
     suspects = [*steps, *python, *order, "order", "other data", "augmentation", "not reproducible"]
-    return either(over, suspects, tested, [*evidence, *_made_by(case)])
+    return either(over, suspects, [*evidence, *_made_by(case)])
 
 
 def _made_by(case: Case) -> list[str]:

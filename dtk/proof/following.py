@@ -18,26 +18,29 @@ import numpy as np
 from dtk.errors import DtkError, VerificationError
 from dtk.language import N_, _, first_three, rounded
 from dtk.launch.again import whom
-from dtk.proof.evidence import Evidence, collect
-from dtk.proof.losses import RTOL, check_loss, check_named_losses
-from dtk.proof.steps import Part, Steps, judged, parted
+from dtk.proof.evidence import RTOL, Evidence, check_loss, check_named_losses, collect
+from dtk.proof.mistakes import MISTAKES
+from dtk.proof.proof import Part, Steps, judged
 from dtk.records import facts
 from dtk.records.events import Loop
-from dtk.records.facts import MOVING, RunLike, outside
+from dtk.records.facts import MOVING, RunLike
 from dtk.scaling.shares import global_loss
 from dtk.worker.recorded import RecordedStates
 
 __all__ = [
+    "COARSE",
+    "EXAMPLES",
     "Following",
     "can_be_followed",
     "check_every_step",
-    "check_replicas_agree",
     "followed",
     "has_parts_of_its_own",
+    "part_in_words",
 ]
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
 _WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalisation")}
+EXAMPLES = N_("step {step}: {run} {mine} examples, {whom} {other}")
 PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
 
 
@@ -237,7 +240,7 @@ def _other_divisor(ours: Evidence, theirs: Evidence, mine: float, other: float) 
         _(what, n=examples[0], mine=mine, fewer=examples[1], other=other, ratio=mine / other if other else math.inf),
         step=1,
         reason="divisor",
-        remedy=_("divide the sum over the examples by the global batch, that of all replicas"),
+        remedy=_(MISTAKES["local mean"].remedy),
         numbers={"run": mine, "baseline": other},
     )
 
@@ -316,9 +319,8 @@ def _undecided(steps: Steps, made: int) -> VerificationError:
 def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
     mine, other = ours.examples.sum(axis=1), theirs.examples.sum(axis=1)
     for k in np.flatnonzero(mine != other)[:1]:
-        what = N_("step {step}: {run} {mine} examples, {whom} {other}")
         yield VerificationError(
-            _(what, step=k + 1, run=ours.name, mine=mine[k], whom=theirs.name, other=other[k]),
+            _(EXAMPLES, step=k + 1, run=ours.name, mine=mine[k], whom=theirs.name, other=other[k]),
             step=int(k) + 1,
             reason="examples",
             remedy=_("read the same batches, whatever the number of workers"),
@@ -363,7 +365,7 @@ def _losses(ours: Evidence, theirs: Evidence, rtol: float) -> Iterator[Verificat
 
 def _update(steps: Steps, replicas: int) -> VerificationError:
     largest = sorted(steps.parts, key=lambda part: -part.values * min(part.apart, 1.0))
-    said = {"n": len(largest), "all": len(steps.variables), "parts": _("; ").join(map(_part, largest[:2]))}
+    said = {"n": len(largest), "all": len(steps.variables), "parts": _("; ").join(map(part_in_words, largest[:2]))}
     what = N_(
         "step {step}: from the same state, the update differs from that of {whom} in {n} of {all} variables: {parts}"
     )
@@ -381,7 +383,8 @@ def _update(steps: Steps, replicas: int) -> VerificationError:
     )
 
 
-def _part(part: Part) -> str:
+def part_in_words(part: Part) -> str:
+    """How far a variable's change is from the follower's."""
     if part.single:
         other, mine = (f"{value:.5g}" for value in part.single)
         if mine != other:
@@ -401,53 +404,3 @@ def _part(part: Part) -> str:
 def _not_followed(replicas: int, error: DtkError) -> VerificationError:
     what = N_("the steps could not be followed on {whom}: {error}")
     return VerificationError(_(what, whom=whom(replicas), error=error.what), reason="not followed", remedy=error.remedy)
-
-
-_IN_SCOPE = N_(
-    "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
-)
-_MADE_THERE = N_(
-    "the model was made in the strategy's scope, so look for an optimizer or a layer that was not, and for weights "
-    "that are changed without the optimizer (an assign in a layer or a callback)"
-)
-
-
-def check_replicas_agree(ours: Evidence) -> None:
-    """The state of all replicas at every recorded step, then the workers' final weights.
-
-    Synchronous replicas add the same sum to the same start. Moving statistics are each replica's own.
-    """
-    found = parted(ours.run.folder)
-    if found is not None:
-        what = N_("worker 0 and worker {worker} diverge at step {step}: {names}")
-        if found.before:
-            what = N_("worker 0 and worker {worker} diverge before step {step}: {names}")
-        if found.worker == 0:
-            what = N_("the replicas of worker 0 diverge at step {step}: {names}")
-        raise VerificationError(
-            _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
-            step=found.step,
-            reason="replicas",
-            remedy=_remedy(ours),
-        )
-    first, *others = [corner.weights("final") for corner in ours.run.folder.each]
-    for worker, its in enumerate(others, start=1):
-        if first is None or its is None:
-            continue  # nothing recorded them
-        pairs = list(zip(first.names, first.arrays, its.arrays, strict=False))
-        if len(first.arrays) != len(its.arrays) or any(x.shape != y.shape for _name, x, y in pairs):
-            what = N_("worker 0 and worker {worker} hold different models ({mine} and {its} arrays, or other shapes)")
-            raise VerificationError(
-                _(what, worker=worker, mine=len(first.arrays), its=len(its.arrays)),
-                reason="replicas",
-                remedy=_("build the same model on every worker"),
-            )
-        apart = [n for n, x, y in pairs if not any(word in n for word in MOVING) and x.tobytes() != y.tobytes()]
-        if apart:
-            what = N_("worker 0 and worker {worker} hold different final weights: {names}")
-            said = _(what, worker=worker, names=first_three(apart))
-            raise VerificationError(said, reason="replicas", remedy=_remedy(ours))
-
-
-def _remedy(ours: Evidence) -> str:
-    return _(_MADE_THERE if outside(ours.run) is False else _IN_SCOPE)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dtk.errors import in_words
 from dtk.language import N_, _
 
-__all__ = ["MISTAKES", "Diagnosis", "Mistake", "by_test", "either", "found"]
+__all__ = ["MISTAKES", "Diagnosis", "Mistake", "because", "either", "found"]
 
 
 class Mistake(NamedTuple):
@@ -32,7 +32,10 @@ MISTAKES = {
     ),
     "unrecorded": Mistake(
         N_("an optimizer made more updates than were recorded"),
-        N_("record every step of every model: a Recorder in each fit, dtk.record_step after each update"),
+        N_(
+            "add dtk.Recorder() to the callbacks of every fit, and give dtk.record_step all that is trained (model=[a, "
+            "b]), once in each step, after the update"
+        ),
     ),
     "optimizer on a copy": Mistake(
         N_("no update of the recorded model was made, whose weights never change: the optimizer has other variables"),
@@ -74,7 +77,7 @@ MISTAKES = {
         N_("the order is another one"),
     ),
     "other data": Mistake(
-        N_("fingerprints differ, over an epoch as well, with one input pipeline"),
+        N_("fingerprints differ, over an epoch as well, with one input pipeline, or after a restart"),
         N_("read the same examples in both, and seed random changes to them"),
         N_("they read other examples, or in another order"),
     ),
@@ -92,6 +95,7 @@ MISTAKES = {
             "set options.experimental_distribute.auto_shard_policy to DATA: with few or unequal files, batches have "
             "other examples"
         ),
+        N_("each worker reads whole files of its own"),
     ),
     "python data": Mistake(
         N_("fingerprints differ, over an epoch as well, and Python code makes examples (from_generator, for one)"),
@@ -125,8 +129,8 @@ MISTAKES = {
     "scaled twice": Mistake(
         N_("the global loss is N² times too large or too small"),
         N_(
-            "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and leave "
-            "num_replicas_in_sync out of it"
+            "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and not "
+            "by num_replicas_in_sync as well"
         ),
         N_("the loss is scaled by the replicas twice"),
     ),
@@ -153,8 +157,8 @@ MISTAKES = {
         N_("divide by the examples that the step has, over all replicas, or use drop_remainder=True"),
     ),
     "uneven batch": Mistake(
-        N_("replicas had unequal batches; weighted by examples the losses agree"),
-        N_("use drop_remainder=True, or a loop that divides by the step's examples over all replicas"),
+        N_("replicas had unequal batches; weighted by examples, or at all steps before, the losses agree"),
+        N_("use drop_remainder=True, or a custom loop that divides by the global batch"),
     ),
     "regularisation": Mistake(
         N_("the global loss is too large by N-1 times the penalty, at every step"),
@@ -200,7 +204,7 @@ MISTAKES = {
         N_("give the optimizer the same settings everywhere: nothing that a worker's number or the machine decides"),
     ),
     "not summed": Mistake(
-        N_("the workers start a step alike and end it with different weights, none of them with one device's"),
+        N_("the workers start a step alike and end it with different weights"),
         N_("let the optimizer apply what all replicas add up to: apply_gradients in replica context, or all_reduce"),
     ),
     "one worker": Mistake(
@@ -239,7 +243,7 @@ class Diagnosis:
         mistake: a key of `dtk.proof.mistakes.MISTAKES`, "none" where the runs agree, "unknown" where nothing known
             explains them, or where several mistakes would: these are then in `also`.
         what: what is wrong, with the numbers.
-        evidence: facts that it rests on, a sentence each; the first says which test could have refuted it.
+        evidence: facts that it rests on, a sentence each; where a mistake was found the first is its symptom.
         also: further mistakes, which leave the same traces.
         remedy: what to do about it; "" where `what` says that as well, or where nothing is known.
     """
@@ -265,21 +269,23 @@ class Diagnosis:
         return self.sentence
 
 
-def found(mistake: str, what: str, tested: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
+def found(mistake: str, what: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
     """A diagnosis with the mistake's remedy, whose sentence says which other mistakes would look the same.
 
-    tested: what could have refuted it, and did not.
+    evidence: measurements that neither `what` nor the mistake's symptom states.
     """
-    return Diagnosis(mistake, what, (by_test(tested), *evidence), also, _(MISTAKES[mistake].remedy))
+    known = MISTAKES[mistake]
+    symptom = _("symptom: {symptom}", symptom=_(known.symptom))
+    return Diagnosis(mistake, what, (symptom, *evidence), also, _(known.remedy))
 
 
-def by_test(tested: str) -> str:
-    """The first line of the evidence: what could have refuted the diagnosis."""
-    return _("tested: {tested}", tested=tested)
+def because(what: str, mistake: str) -> str:
+    """What differs, and why, where a mistake is told by what it is called among others."""
+    return _("{what}: {why}", what=what, why=_(MISTAKES[mistake].among))
 
 
-def either(lead: str, suspects: Sequence[str], tested: str, evidence: Sequence[str] = ()) -> Diagnosis:
+def either(lead: str, suspects: Sequence[str], evidence: Sequence[str] = ()) -> Diagnosis:
     """Several mistakes that this pair of runs can't distinguish."""
-    listed = _(", or ").join(_("{suspect} ({key})", suspect=_(MISTAKES[key].among), key=key) for key in suspects)
+    listed = _(", or ").join(_("{what} ({why})", what=_(MISTAKES[key].among), why=key) for key in suspects)
     what = N_("{lead}: one of these: {suspects}")
-    return Diagnosis("unknown", _(what, lead=lead, suspects=listed), (by_test(tested), *evidence), tuple(suspects))
+    return Diagnosis("unknown", _(what, lead=lead, suspects=listed), tuple(evidence), tuple(suspects))

@@ -1,25 +1,190 @@
-"""What `dtk.verify` proved, step by step: saved with the run, shown as a table and a figure."""
+"""What a follower found, judged step by step; what `dtk.verify` proved by it: saved with the run, shown as a figure."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtk.proof.steps import Steps, judged
 from dtk.records import write_whole
+from dtk.worker.changes import UNMEASURED, differs
+from dtk.worker.recorded import weight_of
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["VERDICTS", "Proof", "kept"]
+__all__ = ["VERDICTS", "Part", "Proof", "Steps", "judged", "kept"]
+
+UNDECIDED = 1e-2  # of an update: a variable that rounding changes by more says nothing
+UNITS = 16  # of a coarse type's rounding, if that is more: bfloat16 on a processor that has to emulate it
+INSIDE = 4  # steps of a call that makes many, whose losses agree before rounding has grown
+TIGHT = 2e-5  # of an update: less is rounding in all programs that were measured
+MOST_UNDECIDED = 0.1  # of all values, in a step that counts as decided
+MOST_OPEN = 0.02  # of all steps: now and then rounding moves a unit of a ReLU, and with it a step's whole update
+
+
+@dataclass(frozen=True)
+class Part:
+    """One variable's change in one step, beside the change that the follower made from the same state.
+
+    apart: norm of the difference of the two changes, as a part of the run's. level: how much of it rounding may be.
+    longer: norm of the run's change over the follower's. along: cosine of the two. toward: how far the run's and the
+    follower's go along the weight, as parts of the follower's. single: what a variable of one number is in the follower
+    and in the run; () for others.
+    """
+
+    name: str
+    values: int
+    apart: float
+    level: float
+    longer: float
+    along: float
+    toward: tuple[float, float] = (0.0, 0.0)
+    single: tuple[float, ...] = ()
+
+    def left(self, times: float) -> tuple[float, float]:
+        """What is left of the run's change without `times` the follower's: how much, and its cosine with the weight."""
+        size = math.sqrt(max(0.0, self.longer**2 - 2 * times * self.longer * self.along + times**2))
+        along = self.toward[0] - times * self.toward[1]
+        return (size / self.longer, abs(along) / size) if size and math.isfinite(size) else (size, 0.0)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One follower's findings.
+
+    followed: the steps whose unit was followed (a unit is a step, or the steps that one call makes: then its first).
+    step: the first at which the two differ, None where none does. between: whether it is not the step that differs but
+    what happened since the one before. parts: the variables that differ there. undecided: units of which rounding
+    leaves too much open. end: why the follower ended: "done", "enough" (it had seen some steps that differ),
+    "unmatched" (one of the two has variables that the other one lacks), "damaged" (a state is not what was written),
+    "killed". unmatched: the variables' names; damaged: the step. recorded: units that could be followed. whole: whether
+    these were all that the run has made, and all were followed. coarse: the relative rounding of the coarsest type that
+    the steps compute in, 0 for float32. levels: how much of each variable's change rounding is, by number, where that
+    is more than usual. lines: unit by unit; variables: name and number of values of each; read: all that was judged.
+    """
+
+    followed: tuple[int, ...]
+    step: int | None
+    between: bool
+    parts: tuple[Part, ...]
+    undecided: int
+    end: str
+    unmatched: tuple[str, ...]
+    damaged: int | None
+    recorded: int
+    whole: bool
+    coarse: float
+    levels: dict[int, float]
+    lines: tuple[dict[str, Any], ...] = field(repr=False)
+    variables: Sequence[tuple[str, int]] = field(repr=False)
+    read: Sequence[dict[str, Any]] = field(repr=False)
+
+    def several(self, steps: int) -> bool:
+        """Whether calls make several of the run's steps, whose updates can't be told apart."""
+        return self.whole and len(self.followed) < steps
+
+    def tight(self, steps: int) -> list[bool]:
+        """Of each step, whether its loss is from the run's state, or so soon after that rounding has not grown."""
+        found, since, loose = [], INSIDE, False
+        firsts = {line["step"]: any(ratio > TIGHT for ratio in line["ratio"]) for line in self.lines}
+        for step in range(1, steps + 1):
+            since, loose = (0, firsts[step]) if step in firsts else (since + 1, loose)
+            found.append(since == 0 or (self.whole and (since < INSIDE or not loose)))
+        return found
+
+    @cached_property
+    def kept(self) -> dict[str, str]:
+        """What optimizers keep, such as moments: the name of each such variable, and of its weight."""
+        names = [name for name, _ in self.variables]
+        return {name: weight for name in names if (weight := weight_of(name, names)) is not None}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rounding is as large as what is compared at more than a few steps."""
+        return self.undecided > MOST_OPEN * len(self.followed)
+
+    @property
+    def proved(self) -> bool:
+        """All that was recorded was followed, nothing differs, and nothing is open."""
+        done = self.end == "done" and self.recorded > 0 and sum(line["units"] for line in self.lines) == self.recorded
+        return done and self.step is None and not self.is_open
+
+
+def judged(lines: Sequence[dict[str, Any]]) -> Steps:
+    """Judges the lines of a follower (`dtk.worker.follow.Follower`)."""
+    variables = lines[0]["variables"] if lines else []
+    last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {"end": "killed"}
+    levels = {int(number): level for number, level in last.get("levels", {}).items()}
+    lines = [_by_later_steps(line, levels) for line in lines]
+    wrong = next((line for line in lines if line.get("wrong")), None)
+    updates = tuple(line for line in lines if line.get("kind") == "update")
+    coarse = float(last.get("coarse", 0.0))
+    return Steps(
+        followed=tuple(line["step"] for line in updates),
+        step=None if wrong is None else int(wrong["step"]),
+        between=wrong is not None and wrong["kind"] == "between",
+        parts=() if wrong is None else tuple(_parts(wrong, variables)),
+        undecided=sum(_is_open(line, variables, coarse) for line in updates),
+        end=last["end"],
+        unmatched=tuple(last.get("unmatched", ())),
+        damaged=last.get("damaged"),
+        recorded=last.get("recorded", 0),
+        whole=last.get("whole", False),
+        coarse=coarse,
+        levels=levels,
+        lines=updates,
+        variables=variables,
+        read=lines,
+    )
+
+
+def _by_later_steps(line: dict[str, Any], levels: dict[int, float]) -> dict[str, Any]:
+    """Of a step that did not repeat itself, as one that makes variables: what rounding may be, and is in the others."""
+    if line.get("measured", True):
+        return line
+    ratio = dict(zip(line["numbers"], line["ratio"], strict=True))
+    level = {number: max(UNMEASURED, levels.get(number, 0.0)) for number in line["wrong"]}
+    return {**line, "wrong": [number for number in line["wrong"] if differs(ratio[number], level[number])]}
+
+
+def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterator[Part]:
+    single = {number: tuple(values) for number, *values in line.get("single", ())}
+    for number in line["wrong"]:
+        k = line["numbers"].index(number)
+        size, own = line["size"][k], line["own"][k]
+        toward = line["toward"][k] if "toward" in line else (0.0, 0.0)
+        name, values = variables[number]
+        yield Part(
+            name,
+            values,
+            line["ratio"][k],
+            line["level"][k],
+            size / own if own else math.inf,
+            line["along"][k] / (size * own) if size * own else 0.0,
+            (toward[0] / own, toward[1] / own) if own else (0.0, 0.0),
+            single.get(number, ()),
+        )
+
+
+def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]], coarse: float) -> bool:
+    """Whether rounding is so large in a step that more than a small part of all values says nothing."""
+    if line.get("open"):
+        return True
+    most = max(UNDECIDED, UNITS * coarse)
+    noisy = [number for number, ratio in zip(line["numbers"], line["ratio"], strict=True) if ratio > most]
+    return sum(variables[n][1] for n in noisy) > MOST_UNDECIDED * sum(variables[n][1] for n in line["numbers"])
+
+
+# ---- the proof that is made of followers' findings
 
 FILE = "proof.json"
 # What a proof may say, and the exit code of `dtk run --verify` for it.

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dtk.language import N_, _, rounded
+from dtk.language import N_, _
 from dtk.proof.bisection import beside_a_penalty, of_gradients, scaled_alike
 from dtk.proof.case import Case
+from dtk.proof.evidence import RTOL, TOO_SMALL
 from dtk.proof.following import COARSE
-from dtk.proof.losses import RTOL, TOO_SMALL
-from dtk.proof.mistakes import Diagnosis
+from dtk.proof.mistakes import MISTAKES, Diagnosis
 
 __all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
 
@@ -27,7 +27,7 @@ def look_at_finite(case: Case) -> Diagnosis | None:
     step = case.failed.step
     if step is None or step > case.steps or np.isfinite([case.mine[step - 1], case.other[step - 1]]).all():
         return None
-    return case.found("not finite", case.failed.what, _("the loss at this step is NaN or infinite"))
+    return case.found("not finite", case.failed.what)
 
 
 def look_at_shares(case: Case) -> Diagnosis | None:
@@ -43,23 +43,21 @@ def look_at_shares(case: Case) -> Diagnosis | None:
         "that was reduced before it was recorded, no shares"
     )
     said = _(what, n=case.replicas, loss=shares[0, 0], whom=case.followed[1].whom)
-    tested = _("the replicas' values are equal to 1e-6 at every step, and the first is the loss of one device")
-    return case.found("reduced value", said, tested, also=() if case.same_data else ("sharding off",))
+    return case.found("reduced value", said, also=() if case.same_data else ("sharding off",))
 
 
 def look_at_first_loss(case: Case) -> Diagnosis | None:
     """The loss's arithmetic, at the step from which the losses differ."""
     step = case.failed.step
     if case.failed.reason == "uneven batch":
-        return case.found("uneven batch", case.failed.what, _("weighted by examples, the losses agree"))
+        return case.found("uneven batch", case.failed.what)
     if case.failed.reason != "loss" or step is None or case.one is None:
         return None
     count, full = int(case.examples[step - 1]), case.ours.global_batch
     if count != full and abs(case.ratio[step - 1] * full / count - 1) <= EXACT:
         what = N_("step {step} has {count} examples, and its loss is {count}/{full} of that of {whom}")
         said = _(what, step=step, count=count, full=full, whom=case.followed[1].whom)
-        tested = _("the ratio is that of the examples to {part}, and the steps before agree", part=rounded(EXACT))
-        return case.found("short batch", said, tested)
+        return case.found("short batch", said)
     if abs(float(case.other[step - 1])) < 10 * TOO_SMALL:
         return None  # of what is all but rounded away a ratio says nothing
     hits = [(key, what) for key, value, what in _known(case, step) if _is(case, step, value)]
@@ -68,9 +66,8 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
     key, what = hits[0]
     also = tuple(dict.fromkeys(hit[0] for hit in hits[1:] if hit[0] != key))
     ratio = _("ratio of the losses at step {step}: {ratio:.6g}", step=step, ratio=case.ratio[step - 1])
-    tested = _("the ratio at step {step} is that number to {tolerance}", step=step, tolerance=rounded(EXACT))
-    said = _("{losses}: {ratio}", losses=case.losses(step), ratio=what)
-    return case.found(key, said, tested, [ratio], also)
+    said = _("{what}: {why}", what=case.losses(step), why=what)
+    return case.found(key, said, [ratio], also)
 
 
 def _beside_a_penalty(case: Case, step: int) -> Diagnosis | None:
@@ -78,19 +75,19 @@ def _beside_a_penalty(case: Case, step: int) -> Diagnosis | None:
     steps = case.one
     if steps is None or steps.coarse or steps.step != step:
         return None
-    parts, tested = of_gradients(steps), _("what is left of each gradient is nothing, or parallel to its weight")
+    parts = of_gradients(steps)
     if case.excess[step - 1] > 0 and beside_a_penalty(parts, 1.0):
         said = N_(
             "{losses}; the gradients differ by multiples of the weights alone: each replica adds the penalty whole"
         )
-        return case.found("regularisation", _(said, losses=case.losses(step)), tested)
+        return case.found("regularisation", _(said, losses=case.losses(step)))
     for key, value, what in _known(case, step):
         # After its first step, what an optimizer keeps holds earlier gradients, too.
         if not (steps.kept and step > 1) and beside_a_penalty(parts, value):
             said = N_(
                 "{losses}; the gradients, but for multiples of the weights: {ratio}; beside it, a penalty is right"
             )
-            return case.found(key, _(said, losses=case.losses(step), ratio=what), tested)
+            return case.found(key, _(said, losses=case.losses(step), ratio=what))
     return None
 
 
@@ -102,12 +99,13 @@ def _known(case: Case, step: int) -> Iterator[tuple[str, float, str]]:
         local = N_("{n} times, the number of replicas: each divides by its own batch, or multiplies its share by {n}")
         yield "local mean", n, _(local, n=n)
         yield "divided twice", 1 / n, _("1/{n}, divided by the {n} replicas once more", n=n)
-        yield "scaled twice", n * n, _("{n}² times, the number of replicas squared", n=n)
-        yield "scaled twice", 1 / n**2, _("1/{n}², divided by the {n} replicas twice more", n=n)
+        again = _(MISTAKES["scaled twice"].among)
+        yield "scaled twice", n * n, _("{n} times, {why}", n=f"{n}²", why=again)
+        yield "scaled twice", 1 / n**2, _("1/{n}: {why}", n=f"{n}²", why=again)
     for axes in sorted({case.label, case.label[:-1], case.label[-1:]} - {()}, key=len, reverse=True):
-        total, which = int(np.prod(axes)), "·".join(map(str, axes))
-        yield "label axes", total, _("{n} times, a label's axes ({axes}): summed, not averaged", n=total, axes=which)
-        yield "label axes", 1 / total, _("1/{n}, a label's axes ({axes}), which were averaged", n=total, axes=which)
+        total, which = int(np.prod(axes)), _("a label's axes ({axes})", axes="·".join(map(str, axes)))
+        yield "label axes", total, _("{n} times, {why}", n=total, why=which)
+        yield "label axes", 1 / total, _("1/{n}: {why}", n=total, why=which)
     if batch > 1:
         yield "not divided", batch, _("{n} times, {why}", n=batch, why=by_examples)
         yield "sum over batch size", 1 / batch, _("1/{n}: {why}", n=batch, why=twice)

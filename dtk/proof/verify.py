@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING
 
 from dtk.errors import VerificationError
 from dtk.language import N_, _, ngettext
-from dtk.proof.evidence import RECORDER, Evidence, check_arguments, collect
-from dtk.proof.following import Following, can_be_followed, check_every_step, check_replicas_agree
+from dtk.proof.evidence import RECORDER, Evidence, check_arguments, check_replicas_agree, collect
+from dtk.proof.following import Following, can_be_followed, check_every_step
+from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Proof
 from dtk.records.events import NoLoss, Optimizer, Updates, of_kind
 
@@ -134,12 +135,6 @@ def _header(ours: Evidence) -> Iterator[str]:
         yield _(words[worker > 0], worker=worker, steps=ours.steps)
 
 
-_REMEDY = N_(
-    "add dtk.Recorder() to the callbacks of every fit, and give dtk.record_step all that is trained (model=[a, b]), "
-    "once in each step, after the update"
-)
-
-
 def updates_line(ours: Evidence) -> str:
     """ "check updates: PASS (30 of 30 updates recorded, 2 models)"; raises where some were not.
 
@@ -182,7 +177,7 @@ def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
         raise VerificationError(
             _(what, left=made - recorded, made=made, run=ours.name, missing=missing),
             reason="updates",
-            remedy=_(_REMEDY),
+            remedy=_(MISTAKES["unrecorded"].remedy),
             numbers={"made": made, "recorded": recorded},
         )
 
@@ -210,12 +205,9 @@ def _sums(optimizers: Iterable[Optimizer]) -> tuple[int, int]:
 
 
 def _missing(optimizers: Iterable[Optimizer]) -> str:
-    """ "10 of 20 by adam_1 (sequential_1/dense/kernel, …)", for each that made updates which were not recorded."""
-    words = N_("{left} of {made} by {optimizer} ({variables})")
+    """ "adam_1 10/20 (sequential_1/dense/kernel, …)", for each that made updates which were not recorded."""
     return _(" and ").join(
-        _(words, left=o.made - o.recorded, made=o.made, optimizer=o.name, variables=_(", ").join(o.variables))
-        for o in optimizers
-        if o.recorded < o.made
+        f"{o.name} {o.made - o.recorded}/{o.made} ({', '.join(o.variables)})" for o in optimizers if o.recorded < o.made
     )
 
 
@@ -225,12 +217,11 @@ def _pace(optimizers: Iterable[Optimizer]) -> str:
         _(
             "; {optimizer}: {number} a recorded step",
             optimizer=name,
-            number=low if low == high else _("{low} to {high}", low=low, high=high),
+            number=low if low == high else f"{low}-{high}",
         )
         for name, low, high in several
     )
 
 
 def _listed(counts: list[tuple[str, int]]) -> str:
-    parts = [_("{updates} of {optimizer}", updates=made, optimizer=name) for name, made in counts]
-    return _(", ").join(parts) or _("none")
+    return _(", ").join(f"{name} {made}" for name, made in counts) or _("none")

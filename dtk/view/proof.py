@@ -11,7 +11,7 @@ import pandas
 from matplotlib.axes import Axes
 
 from dtk.language import N_, _, rounded, three
-from dtk.proof.losses import CANCELLING, RTOL, allowed
+from dtk.proof.evidence import CANCELLING, RTOL, allowed
 from dtk.proof.proof import Proof
 from dtk.records.tables import Recorded
 from dtk.scaling import shares
@@ -21,6 +21,7 @@ from dtk.view.palette import CURVE_COLORS
 __all__ = ["difference", "differences", "picture", "proof"]
 
 NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
+_LARGEST = N_("The largest difference is {words}")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _LEAST = 1e-9  # where a difference of 0 of two updates is drawn
 
@@ -87,14 +88,14 @@ def _draw(ax: Axes, table: pandas.DataFrame, name: str, number: int | None) -> N
     points: dict[str, Any] = {"marker": marker, "ms": 5.0 if len(kept) <= 100 else 2.5, "mew": 0, "lw": 0.5}
     ax.plot(kept.index, kept.difference, color=color, label=name or _("difference at a step"), gid="points", **points)
     line: dict[str, Any] = {"ls": (0, (4, 2)), "lw": 1.8, "color": canvas.ink(ax) if number is None else color}
-    said = _("bound") if number is None else _("bound, {name}", name=name)
+    said = _("bound") if number is None else _("{name}: {words}", name=name, words=_("bound"))
     ax.plot(kept.index, kept.allowed, label=said, gid="tolerance", **line)
 
 
 def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str]) -> tuple[str, str]:
     if len(tables) > 1:
         pairs = zip(names, map(_largest, tables), strict=True)
-        title = _("Largest difference: {words}", words=_("; ").join(f"{name} {largest}" for name, largest in pairs))
+        title = _(_LARGEST, words=_("; ").join(f"{name} {largest}" for name, largest in pairs))
     else:
         title = _verdict(tables[0])
         title = _("{name}: {words}", name=names[0], words=f"{title[0].lower()}{title[1:]}") if names[0] else title
@@ -111,9 +112,7 @@ def _verdict(table: pandas.DataFrame) -> str:
     if len(over):
         words = N_("Step {step} is the first above the bound; the largest difference is {words}")
         return _(words, step=over[0], words=_largest(table))
-    if (table.difference == 0).all():
-        return _("The two losses are equal at every step, to the last bit")
-    return _("The largest difference is {words}", words=_largest(table))
+    return _(_LARGEST, words=_largest(table))
 
 
 def _largest(table: pandas.DataFrame) -> str:
@@ -210,10 +209,8 @@ def _title(found: Proof) -> str:
     most = float(last.apart.max())
     if found.verdict == "one device":
         words = N_("Every update is one device's: they differ by at most {most}")
-        words = words if most else N_("Every update is one device's, to the last bit")
     elif found.verdict == "replicas":
         words = N_("Every update is that of as many replicas in one process: they differ by at most {most}")
-        words = words if most else N_("Every update is that of as many replicas in one process, to the last bit")
     elif len(differs):
         words = N_("The update of step {step} is not the one that the follower made")
     else:

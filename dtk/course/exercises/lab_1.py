@@ -64,6 +64,7 @@ def _environment(base: Mapping[str, str], config: Any, leave_out: Sequence[str] 
     return {**kept, "TF_CONFIG": json.dumps(config)}
 
 
+_JSON = N_("a variable of the environment is a text; TensorFlow reads JSON, in which strings have double quotes")
 _ENVIRONMENT = Exercise(
     "lab1.environment",
     given="base, config",
@@ -74,11 +75,9 @@ _ENVIRONMENT = Exercise(
         "_environment(base, config, ('http_proxy', 'https_proxy'))": (
             "the names of proxies are in use in capital letters, too"
         ),
-        "{**_environment(base, config), 'TF_CONFIG': str(config)}": (
-            "TensorFlow reads JSON, in which strings have double quotes"
-        ),
+        "{**_environment(base, config), 'TF_CONFIG': str(config)}": _JSON,
         _in_place: "this changes `base` itself, which may be the notebook's own environment: make a copy",
-        "{**_environment(base, config), 'TF_CONFIG': config}": "a variable of the environment is a text",
+        "{**_environment(base, config), 'TF_CONFIG': config}": _JSON,
     },
     drawn=_environments,
     play=_with_plain_json,
@@ -92,19 +91,21 @@ def _as_text(answer: Callable[..., Any], folder: str, index: int) -> Any:
     return Path(made).as_posix() if isinstance(made, str | PurePath) else made
 
 
+_SHARED = N_("two workers that write to one file destroy each other's")
+_CHIEFS = N_("the chief's is the folder itself, another worker's is in it")
 _PLACE = Exercise(
     "lab1.place",
     given="folder, index",
     right="folder if index == 0 else f'{folder}/worker-{index}'",
     wrong={
-        "folder": "two workers that write to one file destroy each other's",
-        "f'{folder}/worker-{index}'": "the chief's files are those that are read later: they lie in the folder itself",
-        "folder if index == 0 else f'{folder}/worker'": "from three workers on, two of them share a place",
+        "folder": _SHARED,
+        "f'{folder}/worker-{index}'": _CHIEFS,
+        "folder if index == 0 else f'{folder}/worker'": _SHARED,
     },
     plain=[("out", 0), ("out", 1), ("runs/7", 0)],
     drawn=lambda draw: [(f"runs/{draw.randrange(9)}", index) for index in (1, 2, 5)],
     play=_as_text,
-    hint="the chief's is the folder itself, another worker's is in it",
+    hint=_CHIEFS,
 )
 
 

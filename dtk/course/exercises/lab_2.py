@@ -68,8 +68,8 @@ def _hint_for(
     if named is None or named is ...:
         raise not_solved(exercise, N_("name the mistake in the cell above first"))
     if not isinstance(named, str) or named not in MISTAKES:
-        what = _("{exercise}: {named!r} is no name of a mistake", exercise=exercise, named=named)
-        raise CheckFailed(what, remedy=_("take one from the lab's list"))
+        words = N_("{exercise}: {named!r} is no name of a mistake in the lab's list")
+        raise CheckFailed(_(words, exercise=exercise, named=named))
     symptom = _(MISTAKES[named].symptom)
     if named != mistake:
         what = _("{exercise}: {named!r} is not what is wrong here", exercise=exercise, named=named)

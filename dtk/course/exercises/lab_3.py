@@ -74,9 +74,7 @@ _UPDATE = Exercise(
     right=_step,
     wrong={
         partial(_step, gather=""): "each worker has its own new part only: the last half of the ring is missing",
-        partial(_step, gather="sum"): (
-            "the new parts are added to the old weights; what comes in the second half is finished and is copied"
-        ),
+        partial(_step, gather="sum"): Hints.COPIED,
         partial(_step, reduce=False): (
             "your part is updated with this worker's own gradient: the other workers' examples never reach it"
         ),
@@ -95,7 +93,7 @@ _OWNER = Exercise(
     right="(worker + 1) % workers",
     wrong={
         "worker": "that chunk left in the first step: others have added to it since",
-        "worker + 1": "the last worker has no chunk by that number: numbers go round",
+        "worker + 1": Hints.GO_ROUND,
         "workers - 1 - worker": "chunks move on by one worker in each step; they don't turn",
     },
     plain=[(0, 4), (3, 4), (1, 2)],
@@ -134,20 +132,19 @@ _NORM = Exercise(
 # ---- memory
 
 
+_COUNT = N_("count the float32 numbers that one worker holds: weights, gradient, its part of Adam's state")
 _MEMORY = Exercise(
     "lab3.size",
     given="parameters, workers",
     right="8 * parameters + 8 * parameters / workers",
     wrong={
-        "16 * parameters / workers": (
-            "every worker still has all weights and a whole gradient: only Adam's numbers are divided"
-        ),
-        "4 * parameters + 8 * parameters / workers": "weights, gradient, Adam's state: one of the three is missing",
+        "16 * parameters / workers": Hints.STATE_ALONE,
+        "4 * parameters + 8 * parameters / workers": _COUNT,
         "2 * parameters + 2 * parameters / workers": Hints.FLOAT32,
     },
     plain=[(1_000_000, 4), (1_000_000, 1), (24, 3)],
     drawn=lambda draw: [(draw.randint(1, 10**9), n) for n in (2, 8, 64)],
-    hint="count the float32 numbers that one worker holds: weights, gradient, its part of Adam's state",
+    hint=_COUNT,
 )
 
 EXERCISES = [_OWNER, _UPDATE, _NORM, _MEMORY]

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise
+from dtk.course.exercise import Exercise, Hints
 from dtk.course.rehearsal import on_parts, rehearse, teams
+from dtk.language import N_
 
 # ---- partners
 
@@ -48,6 +49,7 @@ def _doubling(
     return total
 
 
+_ADDED = N_("what comes takes the place of the sum so far: add it")
 _DOUBLING = Exercise(
     "lab4.doubling",
     given="ring, numbers",
@@ -57,7 +59,7 @@ _DOUBLING = Exercise(
             "each step sends this worker's own numbers again; what the partner needs is the sum so far"
         ),
         partial(_doubling, steps=1): "one step gives the sum of two workers; there are log2(N) steps",
-        partial(_doubling, add=False): "what comes takes the place of the sum so far: add it",
+        partial(_doubling, add=False): _ADDED,
     },
     drawn=lambda draw: teams(draw, _TEAMS, -99, 99),
     play=on_parts,
@@ -94,8 +96,8 @@ _HALVING = Exercise(
             "the halves are summed over one pair of workers; the same function, at half the distance, does the rest"
         ),
         partial(_halving, back=""): "each worker ends with its own part of the sum: the halves don't come back",
-        partial(_halving, back="sum"): "on the way back the partner's half is finished: it is copied, not added",
-        partial(_halving, add=False): "on the way out the partner's half is added to yours, not put in its place",
+        partial(_halving, back="sum"): Hints.COPIED,
+        partial(_halving, add=False): _ADDED,
     },
     drawn=lambda draw: teams(draw, _TEAMS, -99, 99),
     play=lambda answer, team: rehearse(answer, [(part, len(team.parts) // 2) for part in team.parts]),
@@ -116,6 +118,7 @@ def _bytes(workers: int) -> float:
     return math.log2(workers) - 2 * (workers - 1) / workers
 
 
+_BOTH = N_("both have messages, and both send bytes: what counts is how many more one of them has")
 _CROSSOVER = Exercise(
     "lab4.crossover",
     given="workers, latency, bandwidth",
@@ -124,12 +127,8 @@ _CROSSOVER = Exercise(
         "latency * bandwidth": (
             "at this size one message takes twice its latency; how many messages does each of the two have?"
         ),
-        "latency * bandwidth * 2 * (workers - 1) / _bytes(workers)": (
-            "doubling has messages, too, and each has a latency"
-        ),
-        "latency * bandwidth * _messages(workers) / math.log2(workers)": (
-            "the ring sends bytes, too: what counts is how many more doubling sends"
-        ),
+        "latency * bandwidth * 2 * (workers - 1) / _bytes(workers)": _BOTH,
+        "latency * bandwidth * _messages(workers) / math.log2(workers)": _BOTH,
     },
     plain=[(4, 1e-4, 1e9)],
     drawn=lambda draw: [(workers, draw.randint(5, 500) * 1e-6, draw.randint(1, 50) * 1e8) for workers in (8, 16, 64)],

@@ -23,9 +23,7 @@ _WARM_UP = Exercise(
     given="step, rate, warm_up",
     right="rate * min(1.0, (step + 1) / max(1, warm_up))",
     wrong={
-        "rate * min(1.0, step / max(1, warm_up))": (
-            "step 0 has a rate of 0 then, and learns nothing; the first of 4 steps has a quarter"
-        ),
+        "rate * min(1.0, step / max(1, warm_up))": Hints.RATE_0,
         "rate * (step + 1) / max(1, warm_up)": Hints.RATE_RISES,
         "rate": "this is the rate without a warm-up",
     },

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from dtk.course.exercise import Exercise, Hints, digits
+from dtk.language import N_
 
 
 def _weighted(means: list[float], examples: list[int]) -> float:
@@ -37,6 +38,8 @@ def _difference(run: Any, baseline: Any) -> Any:
     return (_by_step(run) - alone) / alone
 
 
+_COLUMNS = N_("look at run.records.head(4): which column names the replica, and which counts examples?")
+
 SHARE = Exercise(
     "00.share",
     given="losses, global_batch",
@@ -58,7 +61,7 @@ WHOLE = Exercise(
         "sum(means) / len(means)": (
             "a mean of means counts a replica with 1 example as much as one with 3; give each its weight"
         ),
-        "sum(means)": "a sum of means grows with the number of replicas; one device takes one mean",
+        "sum(means)": Hints.SUM_OF_MEANS,
         _weighted: Hints.GROWS,
     },
     # (each replica's mean loss, its number of examples): parts of different sizes, too
@@ -70,18 +73,16 @@ EXAMPLES = Exercise(
     given="records",
     right="int(records[records.replica == 1].examples.sum())",
     wrong={
-        "int((records.replica == 1).sum())": (
-            "this counts rows, so steps; each row's column `examples` says how many there were"
-        ),
+        "int((records.replica == 1).sum())": _COLUMNS,
         "int(records.examples.sum())": "these are the examples of all replicas together",
         "int(records[records.replica == 1].examples.iloc[0])": "these are the examples of one step; add up all steps",
-        "int(records[records.replica == 0].examples.sum())": "these are replica 0's; replicas are counted from 0",
+        "int(records[records.replica == 0].examples.sum())": Hints.FROM_0,
         "records.examples.sum() / records.replica.nunique()": (
             "this divides all examples evenly, and the parts of the replicas may differ"
         ),
     },
     drawn=_records,
-    hint="look at run.records.head(4): which column names the replica, and which counts examples?",
+    hint=_COLUMNS,
 )
 APART = Exercise(
     "00.apart",

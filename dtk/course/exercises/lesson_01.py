@@ -34,7 +34,7 @@ ALL_GATHER = Exercise(
     given="ring, chunks",
     right=all_gather,
     wrong={
-        partial(all_gather, keep="sum"): "what comes is complete already: adding it counts the same gradients again",
+        partial(all_gather, keep="sum"): Hints.COPIED,
         partial(all_gather, keep="as sent"): (
             "what comes is another chunk than the one you sent; it has a number of its own"
         ),
@@ -53,7 +53,7 @@ CHUNK = Exercise(
     given="worker, step, workers",
     right="(worker - step) % workers",
     wrong={
-        "worker - step": "numbers go round: there is no chunk below 0, see % n",
+        "worker - step": Hints.GO_ROUND,
         "(worker + step) % workers": (
             "this goes round the wrong way: in its second step a worker passes on what came in its first"
         ),

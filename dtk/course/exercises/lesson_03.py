@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from dtk.course.exercise import Exercise, Hints, digits
+from dtk.language import N_
 
 
 def _files(draw: random.Random) -> list[tuple[list[str]]]:
@@ -23,15 +24,16 @@ def _number(name: str) -> int:
     return int(name.split("-")[1].split(".")[0])
 
 
+_AS_NUMBERS = N_('as text, "9" comes after "10": cut the number out of "ckpt-12.weights.h5", and compare numbers')
+_WHICH_MEAN = N_("each replica has its own moving mean; which of them is written to the file? Look at what was printed")
+
 EXERCISES = [
     Exercise(
         "03.warm_up",
         given="epoch, warm, rate",
         right="rate * min(1, (epoch + 1) / warm)",
         wrong={
-            "rate * min(1, epoch / warm)": (
-                "Keras counts epochs from 0, so that this trains a whole epoch with a rate of 0"
-            ),
+            "rate * min(1, epoch / warm)": Hints.RATE_0,
             "rate * (epoch + 1) / warm": Hints.RATE_RISES,
             "rate * min(1, (epoch + 1) / (warm + 1))": (
                 "the full rate comes one epoch late: the last epoch of the warm-up has it already"
@@ -46,12 +48,12 @@ EXERCISES = [
         given="names",
         right="max(names, key=_number)",
         wrong={
-            "sorted(names)[-1]": 'as text, "9" comes after "10": compare numbers',
-            "names[-1]": "the list comes in no order: its last name is no newer than others",
+            "sorted(names)[-1]": _AS_NUMBERS,
+            "names[-1]": Hints.NO_ORDER,
             "max(map(_number, names))": "the number is right; the name is asked for",
         },
         drawn=_files,
-        hint='cut the number out of "ckpt-12.weights.h5", and compare numbers',
+        hint=_AS_NUMBERS,
     ),
     Exercise(
         "03.saved_mean",
@@ -60,12 +62,12 @@ EXERCISES = [
         wrong={
             "mean(flat(parts))": "that is the mean of the whole batch, which one device has, and synchronized=True",
             "mean([mean(part) for part in parts])": "nothing combines the replicas' means in Keras 3; tf_keras does",
-            "mean(parts[-1])": "one replica's mean is saved, but which? Look at what was printed",
+            "mean(parts[-1])": _WHICH_MEAN,
         },
         # for each replica the numbers that it saw; not always equally many
         plain=[([[2.0, 3.0], [4.0, 5.0]],), ([[1.0, 2.0, 6.0], [4.0, 7.0]],), ([[3.0, 5.0], [8.0, 1.0], [9.0]],)],
         drawn=lambda draw: [([digits(draw, size) for size in sizes],) for sizes in ((2, 4), (3, 3, 2))],
-        hint="each replica has its own moving mean; which of them is written to the file?",
+        hint=_WHICH_MEAN,
     ),
     Exercise(
         "03.bytes",

@@ -63,7 +63,7 @@ CONFIG = Exercise(
     given="workers, index",
     right="tf_config(workers, index)",
     wrong={
-        "tf_config(workers, index + 1)": "workers are counted from 0: the chief is worker 0",
+        "tf_config(workers, index + 1)": Hints.FROM_0,
         "tf_config([workers[index]], index)": Hints.ALL_ADDRESSES,
         "tf_config(workers, index, 'chief' if index == 0 else 'worker')": (
             "a task of type chief needs a job `chief` in the cluster; without one, worker 0 is the chief"
@@ -76,6 +76,7 @@ CONFIG = Exercise(
     play=_without_chief,
     hint="look at the two that are printed above: what is the same in both, what is not?",
 )
+_MEANS_FIRST = N_("first each replica's mean, then what fit makes of these")
 
 EXERCISES = [
     CONFIG,
@@ -99,13 +100,13 @@ EXERCISES = [
         right="mean([mean(part) for part in parts])",
         wrong={
             "mean(flat(parts))": "that is one device's mean, in which each example counts the same",
-            "sum(mean(part) for part in parts)": "added up it grows with the replicas; fit takes a mean",
-            "sum(flat(parts)) / len(parts)": "divide each replica's sum by its own examples first",
+            "sum(mean(part) for part in parts)": Hints.SUM_OF_MEANS,
+            "sum(flat(parts)) / len(parts)": _MEANS_FIRST,
         },
         # the losses of each replica's examples: the first batch is dealt out evenly, the others are not
         plain=[([[2.0, 4.0], [1.0, 1.0]],), ([[2.0, 4.0, 3.0], [1.0, 1.0]],)],
         drawn=lambda draw: [([digits(draw, size) for size in sizes],) for sizes in ((5, 4), (3, 3, 1))],
-        hint="first each replica's mean, then what fit makes of these",
+        hint=_MEANS_FIRST,
     ),
     Trial("04.strategy", hint_for=_strategy_hint),
 ]

@@ -53,7 +53,7 @@ def _input_hint(make: Any, draw: random.Random) -> str:
 
 def _deal_hint(seen: Sharding, batch: int) -> str:
     if seen.each_sees_all:
-        return _("every worker sees all examples: nothing divides them")
+        return _(Hints.EVERYTHING)
     if seen.repeated or seen.gaps:
         return _("some examples came to two workers, others to none: all workers have to shuffle alike, by one seed")
     together = int((seen.table.step == 1).sum())
@@ -136,7 +136,7 @@ EXERCISES = [
         wrong={
             "images // batch * weights": Hints.FLOAT32,
             "images * weights * 4": "gradients are added up once for each batch, not for each image",
-            "math.ceil(images / batch) * weights * 4": "the short batch at the end is dropped here",
+            "math.ceil(images / batch) * weights * 4": Hints.DROPPED,
         },
         # (weights, images, batch); the last three leave a short batch, in one of them almost a full one
         plain=[(1_000, 1_280, 128), (1_000, 1_280, 512)],

@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial
+from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import tried
-from dtk.language import _
+from dtk.language import N_, _
 
 _EFFICIENCY = Exercise(
     "08.efficiency",
@@ -17,7 +17,7 @@ _EFFICIENCY = Exercise(
     right="many / (workers * one)",
     wrong={
         "many / one": "that is the speed-up; how much of it does each worker bring?",
-        "workers * one / many": "upside down: ideal is what you divide by, not into",
+        "workers * one / many": Hints.UPSIDE_DOWN,
         "many / workers": "a rate per worker; compare it with one process",
     },
     # (examples/s of one process, of all workers together, workers)
@@ -53,34 +53,35 @@ def _by(key: Callable[[dict[str, float]], float], pick: Callable[..., int]) -> C
     return lambda parts: pick(parts, key=lambda worker: key(parts[worker]))
 
 
+_OTHER_REASON = N_("a worker may be late for another reason than this one")
 _CULPRIT = Exercise(
     "08.culprit",
     given="parts",
     right=_by(lambda parts: parts["waiting"], min),
     wrong={
         _by(lambda parts: parts["waiting"], max): "this worker waits the longest, so it is not the one waited for",
-        _by(lambda parts: parts["compute"], max): "a worker may be late for another reason than computing",
-        _by(lambda parts: parts["python"], max): "a worker may be late for another reason than Python",
+        _by(lambda parts: parts["compute"], max): _OTHER_REASON,
+        _by(lambda parts: parts["python"], max): _OTHER_REASON,
         _by(lambda parts: sum(parts.values()), max): "every worker's step ends with the last one's; look at a part",
     },
     drawn=_tables,
     hint="which part of a step is short on the worker that all others wait for?",
 )
 
-
+_A_STEP = N_("a step is computing, once for each example, and one all-reduce")
 _COMMUNICATION = Exercise(
     "08.share",
     given="example, examples, reduce",
     right="reduce / (example * examples + reduce)",
     wrong={
         "reduce / (example * examples)": "that compares sending with computing; the share is of the whole step",
-        "reduce / (example + reduce)": "a step computes more than one example",
+        "reduce / (example + reduce)": _A_STEP,
         "example * examples + reduce": "that is the whole step in ms; which part of it is the all-reduce?",
     },
     # (ms of computing an example, examples of a worker, ms of the all-reduce)
     plain=[(0.1, 100, 10.0), (0.1, 300, 10.0)],
     drawn=lambda draw: [(draw.randint(1, 40) / 100, 2**power, float(draw.randint(1, 30))) for power in (4, 6, 8, 10)],
-    hint="a step is computing, once for each example, and one all-reduce",
+    hint=_A_STEP,
 )
 
 

@@ -6,6 +6,7 @@ import math
 import random
 
 from dtk.course.exercise import Exercise, Hints
+from dtk.language import N_
 
 
 def _step(workers: int, compute: float, size: float, latency: float, bandwidth: float) -> float:
@@ -26,6 +27,8 @@ def _enough(serial: int, divided: int, times: float) -> int:
     left = (serial + divided) / times - serial  # ms in which the workers have to be through
     return math.ceil(divided / left) if left > 0 else 0
 
+
+_SUBTRACT = N_("both all-reduces have the same latency; what is left when you subtract?")
 
 EXERCISES = [
     Exercise(
@@ -67,12 +70,12 @@ EXERCISES = [
         given="small, short, large, long",
         right="(large - small) / (long - short)",
         wrong={
-            "large / long": "these seconds hold the latency too; the difference does not",
-            "(long - short) / (large - small)": "that is seconds per byte",
+            "large / long": _SUBTRACT,
+            "(long - short) / (large - small)": Hints.UPSIDE_DOWN,
             "2 * (large - small) / (long - short)": "two workers send each byte once: 2 (n - 1) / n is 1",
         },
         drawn=_timings,
-        hint="both all-reduces have the same latency; what is left when you subtract?",
+        hint=_SUBTRACT,
     ),
     Exercise(
         "09.workers",

@@ -11,7 +11,7 @@ EXERCISES = [
         right="epochs * (examples // batch)",
         wrong={
             "examples // batch": "that is one epoch's",
-            "epochs * math.ceil(examples / batch)": "with drop_remainder the short last batch makes no update",
+            "epochs * math.ceil(examples / batch)": Hints.DROPPED,
             "epochs * examples // batch": "the rest of an epoch is not kept for the next one: each epoch drops its own",
         },
         # (examples, global batch, epochs); the batch seldom divides the examples
@@ -28,7 +28,7 @@ EXERCISES = [
                 "the rule counts examples, not workers: the rate may have been found for another batch than a worker's"
             ),
             "rate * math.sqrt(each * workers / batch)": "that is the square-root rule; the linear one is asked for",
-            "rate * batch / (each * workers)": "upside down: a larger batch gets a larger rate",
+            "rate * batch / (each * workers)": Hints.UPSIDE_DOWN,
         },
         # (rate that is good for a batch, that batch, examples of a worker, workers)
         plain=[(0.1, 32, 32, 4), (0.1, 64, 32, 4), (0.1, 64, 64, 1)],
@@ -44,7 +44,7 @@ EXERCISES = [
         right="first + (last - first) * min(step / steps, 1)",
         wrong={
             "first + (last - first) * step / steps": Hints.RATE_RISES,
-            "last * min(step / steps, 1)": "this begins with a rate of 0; it is to begin with the small batch's",
+            "last * min(step / steps, 1)": Hints.RATE_0,
             "first if step < steps else last": "that is a jump; the rate is to rise in equal steps",
         },
         # (step, steps of warm-up, rate of the small batch, rate that it ends with)
@@ -61,7 +61,7 @@ EXERCISES = [
         wrong={
             "many[1] / one[1]": "more examples a second, but of how many epochs?",
             "one[0] / many[0]": "fewer epochs, but how long does one take?",
-            "many[0] / many[1] / (one[0] / one[1])": "upside down: this says how many times as long many workers take",
+            "many[0] / many[1] / (one[0] / one[1])": Hints.UPSIDE_DOWN,
         },
         # Of one worker and of many: (epochs to the loss that is asked for, examples/s)
         plain=[((3, 1000.0), (8, 1000.0)), ((3, 1000.0), (3, 2000.0))],

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dtk.course.exercise import Exercise
+from dtk.course.exercise import Exercise, Hints
+from dtk.language import N_
+
+_ONE_WEIGHT = N_("add up the bytes for one weight: weight, gradient, float32 copy, and each number of the optimizer")
+_BEFORE = N_("what lies in the memory before the first example comes, and how many bytes of it for each weight?")
 
 EXERCISES = [
     Exercise(
@@ -10,25 +14,21 @@ EXERCISES = [
         given="weights, moments",
         right="weights * (2 + 2 + 4 + 4 * moments)",
         wrong={
-            "2 * weights": "these are the weights alone; a step needs more than the model",
-            "weights * (2 + 4 + 4 * moments)": (
-                "one array is missing: what does the backward pass compute for each weight?"
-            ),
-            "weights * (2 + 2 + 4 + 2 * moments)": "the optimizer's numbers are float32, which has 4 bytes",
+            "2 * weights": _ONE_WEIGHT,
+            "weights * (2 + 4 + 4 * moments)": _ONE_WEIGHT,
+            "weights * (2 + 2 + 4 + 2 * moments)": Hints.FLOAT32,
         },
         # (weights, float32 numbers that the optimizer keeps for each)
         plain=[(1_000, 2), (1_000, 0)],
         drawn=lambda draw: [(draw.randint(1_000, 10**9), moments) for moments in (0, 1, 2, 3)],
-        hint="add up the bytes for one weight: weight, gradient, float32 copy, and each number of the optimizer",
+        hint=_ONE_WEIGHT,
     ),
     Exercise(
         "11.zero",
         given="weights, workers",
         right="4 * weights + 12 * weights / workers",
         wrong={
-            "16 * weights / workers": (
-                "here weights and gradients are divided as well: that is the third stage of ZeRO, not the first"
-            ),
+            "16 * weights / workers": Hints.STATE_ALONE,
             "16 * weights": "this is plain data parallelism: nothing is divided",
             "4 * weights + 8 * weights / workers": (
                 "the float32 copy of the weights belongs to the optimizer's state too"
@@ -43,7 +43,7 @@ EXERCISES = [
         given="memory, weights, per_example",
         right="max(0, (memory - 16 * weights) // per_example)",
         wrong={
-            "memory // per_example": "weights, gradients and optimizer state are in the same memory",
+            "memory // per_example": _BEFORE,
             "(memory - 16 * weights) // per_example": (
                 "a batch can't be smaller than nothing: there is a case in which the states alone do not fit"
             ),
@@ -54,7 +54,7 @@ EXERCISES = [
         drawn=lambda draw: [
             (draw.randint(40, 80) * 10**9, draw.randint(1, 7) * 10**9, 1_887_436_801) for _ in range(4)
         ],
-        hint="what lies in the memory before the first example comes, and how many bytes of it for each weight?",
+        hint=_BEFORE,
     ),
     Exercise(
         "11.bubble",

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from dtk.course.exercise import Exercise, Hints, tf_config
+from dtk.language import N_
 
 
 def _texts(draw: random.Random) -> list[tuple[str]]:
@@ -36,6 +37,7 @@ def _expanded(text: str, width: Callable[[str], int] = len, after: int = 1, grou
     return found
 
 
+_BRACKETS = N_("part the text into names with or without brackets first, then what is in the brackets at its commas")
 _HOSTS = Exercise(
     "12.hosts",
     given="text",
@@ -43,11 +45,11 @@ _HOSTS = Exercise(
     wrong={
         partial(_expanded, width=lambda first: 1): "no node has that name: the zeros in front belong to it",
         partial(_expanded, after=0): "a range's last node belongs to it",
-        "text.split(',')": "a comma inside of the brackets parts numbers, and not names of nodes",
+        "text.split(',')": _BRACKETS,
         partial(_expanded, groups=1): "after the first name there may be others",
     },
     drawn=_texts,
-    hint="part the text into names with or without brackets first, then what is in the brackets at its commas",
+    hint=_BRACKETS,
 )
 
 
@@ -131,7 +133,7 @@ _MINE = Exercise(
         "files[worker * -(-len(files) // workers):(worker + 1) * -(-len(files) // workers)]": (
             "these are neighbours, a block for each worker; files are dealt out in turn"
         ),
-        "files[worker + 1::workers]": "workers are counted from 0, and so are files",
+        "files[worker + 1::workers]": Hints.FROM_0,
         "list(files)": Hints.EVERYTHING,
     },
     plain=[(_parts(7), 1, 2), (_parts(7), 0, 2), (_parts(8), 3, 4), (_parts(2), 2, 3)],

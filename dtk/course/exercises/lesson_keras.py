@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial, not_solved, same
+from dtk.course.exercise import Exercise, Hints, Trial, not_solved, same
 from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
@@ -72,6 +72,8 @@ def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
     return _("gradients whose norm is under and over 1, on 2 and 3 replicas, became updates of {updates}", updates=got)
 
 
+_NOT_FINITE = N_("a gradient that is infinite, in either direction, or no number must change no weight")
+
 EXERCISES = [
     Exercise(
         "keras.resume",
@@ -82,7 +84,7 @@ EXERCISES = [
             "max(_done(names), default=0) + 1": (
                 "initial_epoch counts from 0: after two epochs it is the number of those that are done"
             ),
-            "_done(names)[-1] if names else 0": "the list comes in no order; the greatest number counts",
+            "_done(names)[-1] if names else 0": Hints.NO_ORDER,
         },
         # names of checkpoints in no order, a file an epoch or only the best; none at all in the second
         plain=[(["02.keras", "01.keras"],), ([],), (["05.keras", "03.keras"],), (["01.keras"],)],
@@ -95,13 +97,11 @@ EXERCISES = [
         given="weight, gradient, scale, rate",
         right="weight - rate * gradient / scale if math.isfinite(gradient) else weight",
         wrong={
-            "weight - rate * gradient / scale": "a gradient that is infinite or no number must change no weight",
+            "weight - rate * gradient / scale": _NOT_FINITE,
             "weight - rate * gradient if math.isfinite(gradient) else weight": (
                 "this gradient is of the scaled loss: it is too large by that factor"
             ),
-            "weight - rate * gradient / scale if gradient < math.inf else weight": (
-                "a gradient can be infinite in the other direction, too"
-            ),
+            "weight - rate * gradient / scale if gradient < math.inf else weight": _NOT_FINITE,
         },
         # (weight, gradient of the scaled loss, scale, rate); some gradients are beyond float16
         plain=[
