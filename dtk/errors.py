@@ -14,6 +14,7 @@ RunInterrupted is a KeyboardInterrupt and no DtkError, so that code which catche
 
 from __future__ import annotations
 
+import copyreg
 import importlib.util
 import math
 import os
@@ -92,14 +93,7 @@ class DtkError(_Sentence, Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructors of some subclasses need keywords, which Python's own way of pickling does not pass.
-        return _restored, (type(self), self.args, self.__dict__)
-
-
-def _restored(kind: type[DtkError], args: tuple[Any, ...], fields: dict[str, Any]) -> DtkError:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(fields)
-    return error
+        return copyreg.__newobj__, (type(self),), {**self.__dict__, "args": self.args}
 
 
 class ClusterConfigError(DtkError, ValueError):
@@ -173,12 +167,7 @@ class VerificationError(DtkError, AssertionError):
     proof: Proof | None = None
 
     def __init__(
-        self,
-        what: str,
-        step: int | None = None,
-        reason: str | None = None,
-        loss: str | None = None,
-        **parts: Any,
+        self, what: str, step: int | None = None, reason: str | None = None, loss: str | None = None, **parts: Any
     ):
         super().__init__(what, **parts)
         self.step = step

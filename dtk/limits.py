@@ -174,16 +174,7 @@ def sentence(error: OSError) -> str | None:
     if number in (errno.EAGAIN, errno.ENOMEM):
         words = N_("no further process can be started ({reason}); end some, or ask for fewer workers")
         return _(words, reason=error.strerror)
-    if number == errno.ENOENT and not _has_directory():
-        return _("the working directory has been removed; change to another one (os.chdir)")
     return None
-
-
-def _has_directory() -> bool:
-    try:
-        return bool(os.getcwd())
-    except OSError:
-        return False
 
 
 def memory_kills() -> int | None:
