@@ -93,7 +93,8 @@ class DtkError(_Sentence, Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructors of some subclasses need keywords, which Python's own way of pickling does not pass.
-        return copyreg.__newobj__, (type(self),), {**self.__dict__, "args": self.args}
+        made = copyreg.__newobj__  # type: ignore[attr-defined]  # typeshed lacks it
+        return made, (type(self),), {**self.__dict__, "args": self.args}
 
 
 class ClusterConfigError(DtkError, ValueError):
