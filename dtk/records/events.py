@@ -340,14 +340,17 @@ class Tail:
         self.path = path
         self.offset = 0  # bytes handed out so far
 
-    def lines(self) -> list[bytes]:
-        """Complete lines written since the last call."""
+    def read(self) -> bytes:
+        """Complete lines written since the last call, as they stand in the file."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
                 data = file.read()
         except FileNotFoundError:
-            return []
+            return b""
         end = data.rfind(b"\n") + 1
         self.offset += end
-        return data[:end].splitlines()
+        return data[:end]
+
+    def lines(self) -> list[bytes]:
+        return self.read().splitlines()
