@@ -62,7 +62,8 @@ def _start() -> Iterator[Finding]:
     if request.fork("auto"):
         yield Finding("ok", N_("start"), _("warm: workers are forked, and train after about a second"))
     else:
-        why = "DTK_WARM=0" if environment.can_fork() else _("a GPU, or no Linux")
+        why = _("there is a GPU") if platform.system() == "Linux" else platform.system()
+        why = "DTK_WARM=0" if environment.can_fork() else why
         yield Finding("note", "start", _("cold, some 10 s a run: {why}", why=why))
 
 
