@@ -191,11 +191,7 @@ class DatasetUnavailable(DtkError, OSError):
     """The data can't be had, or what lies in the cache is incomplete; the message has the remedy."""
 
 
-class _OfRun(_Sentence, Recorded):
-    """An error of a run, with what it left behind."""
-
-
-class RunInterrupted(_OfRun, KeyboardInterrupt):
+class RunInterrupted(_Sentence, Recorded, KeyboardInterrupt):
     """Ctrl+C, or Interrupt in a notebook, while a run was under way. Its workers are stopped."""
 
     def __init__(self, message: str, folder: Any = None):
@@ -203,7 +199,7 @@ class RunInterrupted(_OfRun, KeyboardInterrupt):
         self.folder = folder
 
 
-class _RunError(_OfRun, DtkError):
+class _RunError(Recorded, DtkError):
     """An error of a run that had started.
 
     Attributes:
@@ -214,10 +210,8 @@ class _RunError(_OfRun, DtkError):
         super().__init__(what, **parts)
         self.folder = folder
         self.detail = detail
-        if detail:
-            self.__cause__ = Exception(
-                f"\n\n{detail}"
-            )  # Python prints it, as `concurrent.futures` has it for its workers
+        if detail:  # as a cause, which Python prints; so does `concurrent.futures` for its workers
+            self.__cause__ = Exception(f"\n\n{detail}")
 
     def _render_traceback_(self) -> list[str]:
         lines = super()._render_traceback_()
