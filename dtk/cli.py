@@ -92,20 +92,12 @@ def _add_run(of: argparse.ArgumentParser) -> None:
     of.add_argument("--on", metavar="PLACE", help="workers there, such as ray or slurm (default: here)")
     of.add_argument("--keras", type=int, choices=(2, 3), help="2: tf_keras; 3: Keras 3 (default: what is set)")
     of.add_argument("--evaluator", action="store_true", help="a further process, with the task of an evaluator")
-    of.add_argument(
-        "--restarts", type=int, default=0, metavar="N", help="start the whole cluster again after a failure"
-    )
+    of.add_argument("--restarts", type=int, default=0, metavar="N", help="of the whole cluster after a failure")
     of.add_argument("--timeout", type=float, metavar="S", help="seconds that the run may take")
-    of.add_argument(
-        "--stall-timeout", type=float, default=60.0, metavar="S", help="seconds without progress (default: 60)"
-    )
+    of.add_argument("--stall-timeout", type=float, default=60.0, metavar="S", help="without progress (default: 60)")
     of.add_argument("--seed", type=int, default=0, help="of Python, NumPy, TensorFlow and Keras (default: 0)")
     of.add_argument("--record", action="store_true", help="record each step of every Keras fit")
-    of.add_argument(
-        "--verify",
-        action="store_true",
-        help="follow it on one device; 1: a step differs; 3, 4: not known",
-    )
+    of.add_argument("--verify", action="store_true", help="follow it on one device; 1: a step differs; 3, 4: not known")
     of.add_argument("--report", type=Path, metavar="FILE", help="write one HTML file at the end, also of a failure")
     of.add_argument("--json", action="store_true", help="one JSON object on stdout at the end; all else on stderr")
     of.add_argument("--force", action="store_true", help="start where free memory says no")

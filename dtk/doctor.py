@@ -52,8 +52,8 @@ def _versions() -> Iterator[Finding]:
         yield Finding("bad", "tensorflow", _("is not installed"), "pip install tensorflow")
     elif not TESTED[0] <= tuple(int(part) for part in tensorflow.split(".")[:2]) <= TESTED[1]:
         first, last = (".".join(map(str, number)) for number in TESTED)
-        said = _("{version} was not tested", version=tensorflow)
-        yield Finding("note", "tensorflow", said, _("{first} to {last} were", first=first, last=last))
+        words = N_("{version} was not tested; {first} to {last} were")
+        yield Finding("note", "tensorflow", _(words, version=tensorflow, first=first, last=last))
     elif refused := versions.why_not_keras_3():
         yield Finding("bad", "keras", *refused)
 
@@ -62,7 +62,8 @@ def _start() -> Iterator[Finding]:
     if request.fork("auto"):
         yield Finding("ok", N_("start"), _("warm: workers are forked, and train after about a second"))
     else:
-        why = "DTK_WARM=0" if environment.can_fork() else _("a GPU, or no Linux")
+        why = _("there is a GPU") if platform.system() == "Linux" else platform.system()
+        why = "DTK_WARM=0" if environment.can_fork() else why
         yield Finding("note", "start", _("cold, some 10 s a run: {why}", why=why))
 
 
@@ -89,7 +90,7 @@ def _disk() -> Iterator[Finding]:
         return
     free = shutil.disk_usage(place).free
     said = _("kept in {place}, readable by you only; {free:,.1f} GB free", place=place, free=free / 1e9)
-    remedy = "" if free > DISK else _("set TMPDIR to a directory on another disk")
+    remedy = "" if free > DISK else _("free some, or set TMPDIR to a directory on another disk")
     yield Finding("ok" if free > DISK else "note", "runs", said, remedy)
 
 

@@ -14,6 +14,7 @@ RunInterrupted is a KeyboardInterrupt and no DtkError, so that code which catche
 
 from __future__ import annotations
 
+import copyreg
 import importlib.util
 import math
 import os
@@ -92,14 +93,8 @@ class DtkError(_Sentence, Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructors of some subclasses need keywords, which Python's own way of pickling does not pass.
-        return _restored, (type(self), self.args, self.__dict__)
-
-
-def _restored(kind: type[DtkError], args: tuple[Any, ...], fields: dict[str, Any]) -> DtkError:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(fields)
-    return error
+        made = copyreg.__newobj__  # type: ignore[attr-defined]  # typeshed lacks it
+        return made, (type(self),), {**self.__dict__, "args": self.args}
 
 
 class ClusterConfigError(DtkError, ValueError):
@@ -173,12 +168,7 @@ class VerificationError(DtkError, AssertionError):
     proof: Proof | None = None
 
     def __init__(
-        self,
-        what: str,
-        step: int | None = None,
-        reason: str | None = None,
-        loss: str | None = None,
-        **parts: Any,
+        self, what: str, step: int | None = None, reason: str | None = None, loss: str | None = None, **parts: Any
     ):
         super().__init__(what, **parts)
         self.step = step
@@ -201,11 +191,7 @@ class DatasetUnavailable(DtkError, OSError):
     """The data can't be had, or what lies in the cache is incomplete; the message has the remedy."""
 
 
-class _OfRun(_Sentence, Recorded):
-    """An error of a run, with what it left behind."""
-
-
-class RunInterrupted(_OfRun, KeyboardInterrupt):
+class RunInterrupted(_Sentence, Recorded, KeyboardInterrupt):
     """Ctrl+C, or Interrupt in a notebook, while a run was under way. Its workers are stopped."""
 
     def __init__(self, message: str, folder: Any = None):
@@ -213,7 +199,7 @@ class RunInterrupted(_OfRun, KeyboardInterrupt):
         self.folder = folder
 
 
-class _RunError(_OfRun, DtkError):
+class _RunError(Recorded, DtkError):
     """An error of a run that had started.
 
     Attributes:
@@ -224,10 +210,8 @@ class _RunError(_OfRun, DtkError):
         super().__init__(what, **parts)
         self.folder = folder
         self.detail = detail
-        if detail:
-            self.__cause__ = Exception(
-                f"\n\n{detail}"
-            )  # Python prints it, as `concurrent.futures` has it for its workers
+        if detail:  # as a cause, which Python prints; so does `concurrent.futures` for its workers
+            self.__cause__ = Exception(f"\n\n{detail}")
 
     def _render_traceback_(self) -> list[str]:
         lines = super()._render_traceback_()

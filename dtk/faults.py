@@ -71,10 +71,6 @@ class Fault:
         )
         return f"{self.kind}(worker={self.worker}{more})"
 
-    def comes_in(self, attempt: int) -> bool:
-        """Whether it comes in the start of the cluster of this number, from 1."""
-        return self.attempt is None or self.attempt == attempt
-
 
 def kill(worker: int, step: int, attempt: int | None = 1) -> Fault:
     """The worker's process is killed by SIGKILL, as by the kernel when memory runs out: it can't report anything.
@@ -155,9 +151,8 @@ def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
 
 
 def read_faults(folder: Path) -> list[Fault]:
-    """Reads the faults of a run; [] where it has none."""
-    file = folder / _FILE
-    return [Fault(**each) for each in json.loads(file.read_text())] if file.exists() else []
+    """Reads the faults of a run that has some."""
+    return [Fault(**each) for each in json.loads((folder / _FILE).read_text())]
 
 
 def not_triggered(run: RunFolder, faults: Sequence[Fault]) -> Iterator[str]:

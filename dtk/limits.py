@@ -54,7 +54,7 @@ def cores() -> Limit:
     mask = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     found = [Limit(mask, N_("this machine") if mask == os.cpu_count() else N_("the affinity mask (taskset)"))]
     for folder in _groups("cpu"):
-        found += [Limit(quota, N_("a cgroup's quota")) for quota in _quotas(folder)]
+        found += [Limit(quota, N_("a cgroup's limit")) for quota in _quotas(folder)]
     with contextlib.suppress(KeyError, ValueError):  # not set, or no number: no limit is stated
         found.append(Limit(float(os.environ["CPU_LIMIT"]), "CPU_LIMIT"))
     least = min(limit for limit in found if limit.value > 0)
@@ -87,7 +87,7 @@ def memory() -> Limit:
 
     found = [Limit(psutil.virtual_memory().available, N_("this machine"))]
     for folder in _groups("memory"):
-        found += [Limit(max(0.0, free), N_("a cgroup's memory limit")) for free in _free(folder)]
+        found += [Limit(max(0.0, free), N_("a cgroup's limit")) for free in _free(folder)]
     return min(found)
 
 
@@ -174,16 +174,7 @@ def sentence(error: OSError) -> str | None:
     if number in (errno.EAGAIN, errno.ENOMEM):
         words = N_("no further process can be started ({reason}); end some, or ask for fewer workers")
         return _(words, reason=error.strerror)
-    if number == errno.ENOENT and not _has_directory():
-        return _("the working directory has been removed; change to another one (os.chdir)")
     return None
-
-
-def _has_directory() -> bool:
-    try:
-        return bool(os.getcwd())
-    except OSError:
-        return False
 
 
 def memory_kills() -> int | None:

@@ -187,6 +187,11 @@ def run(
     layout = request.layout(fn, workers, replicas, wanted, bool(evaluator), force)
     mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"
     beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
+    place: Place = Localhost()
+    if on is not None:
+        from dtk import places  # with what speaks to Ray and Slurm, which a run here does without
+
+        place = places.named(on)
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
         gpus=request.checked_gpus(more.gpus_per_worker, layout.workers, layout.replicas, here=on is None),
@@ -200,7 +205,7 @@ def run(
         evaluator_strategy=fill_beside,
         restarts=again,
         faults=layout.faults,
-        place=Localhost() if on is None else _elsewhere(on),
+        place=place,
     )
     request.check_memory(layout.workers + bool(evaluator), job.fork, force)
     for line in layout.said:
@@ -251,12 +256,6 @@ def baseline(
         stall_timeout=None,
     )
     return carry_out(job, began)
-
-
-def _elsewhere(on: Any) -> Place:
-    from dtk import places  # with what speaks to Ray and Slurm, which a run here does without
-
-    return places.named(on)
 
 
 def opened(path: str | Path) -> Run:

@@ -41,7 +41,7 @@ def test_the_least_quota_of_this_group_and_those_above(groups):
     group("user", cpu__max="150000 50000")
     group("user/me", cpu__max="max 100000")
     own("0::/user/me\n")
-    assert limits.cores() == limits.Limit(3, "a cgroup's quota")
+    assert limits.cores() == limits.Limit(3, "a cgroup's limit")
     group("user/me", cpu__max="250000 100000")
     assert limits.cores().value == 2
 
@@ -54,7 +54,7 @@ def test_version_1_has_a_tree_for_each_controller(groups):
     group("memory", memory__limit_in_bytes=9223372036854771712, memory__usage_in_bytes=10**12)
     own("4:memory:/me\n1:cpu,cpuacct:/me\n0::/\n")
     assert limits.cores().value == 3
-    assert limits.memory() == limits.Limit(1_500_000, "a cgroup's memory limit")
+    assert limits.memory() == limits.Limit(1_500_000, "a cgroup's limit")
 
 
 def test_a_container_sees_its_own_group_as_the_root(groups):
@@ -83,14 +83,14 @@ def test_without_groups_the_machine_decides(groups):
 @pytest.mark.parametrize(("forked", "ready", "needed"), [(True, False, 1100), (True, True, 500), (False, False, 1100)])
 def test_too_little_memory_is_said_before_anything_starts(monkeypatch, forked, ready, needed):
     monkeypatch.setattr(request, "is_warm", lambda fork: ready)
-    monkeypatch.setattr(limits, "memory", lambda: limits.Limit(needed * 1e6, "a cgroup's memory limit"))
+    monkeypatch.setattr(limits, "memory", lambda: limits.Limit(needed * 1e6, "a cgroup's limit"))
     request.check_memory(2, forked)
-    monkeypatch.setattr(limits, "memory", lambda: limits.Limit(needed * 1e6 - 1e6, "a cgroup's memory limit"))
+    monkeypatch.setattr(limits, "memory", lambda: limits.Limit(needed * 1e6 - 1e6, "a cgroup's limit"))
     request.check_memory(2, forked, force=True)
     with pytest.raises(dtk.ClusterConfigError) as caught:
         dtk.run(os.getpid, start="warm" if forked else "cold")
     assert str(caught.value) == (
-        f"workers=2: they need about {needed:,} MB, and a cgroup's memory limit leaves {needed - 1:,}; shut down other "
+        f"workers=2: they need about {needed:,} MB, and a cgroup's limit leaves {needed - 1:,}; shut down other "
         "kernels, ask for fewer workers (or replicas=2 in one), or dtk.run(..., force=True) to try"
     )
 

@@ -124,7 +124,7 @@ def test_the_report_has_all_that_people_look_for(run, tmp_path, capsys):
     out = tmp_path / "page.html"
     assert cli.main(["report", str(run.dir), "--baseline", str(single.dir), "--out", str(out)]) == 0
     page = out.read_text()
-    for words in ("train.py: cluster of 2 workers", "20 steps in 1 epoch", "worker 0 speaking", "tensorflow"):
+    for words in ("train.py: cluster of 2 workers", "20 steps in 1 epoch", "worker 0 speaking", "versions"):
         assert words in page
     assert "check replicas agree: PASS" in page
     assert page.count("<figure>") >= 4

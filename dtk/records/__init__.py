@@ -318,7 +318,7 @@ class RunFolder:
     @property
     def own_records(self) -> pandas.DataFrame:
         """All rows of the last start of the cluster; a column "loss.NAME" each where steps have several losses."""
-        tables = [rows(worker.worker, _whole(worker.path / "records.jsonl")) for worker in self.each]
+        tables = [rows(worker.worker, Tail(worker.path / "records.jsonl").read()) for worker in self.each]
         return joined([named(table, worker.losses) for table, worker in zip(tables, self.each, strict=True)])
 
     @property
@@ -366,15 +366,6 @@ class Attempt:
         # No seconds: this text stands in stored outputs of notebooks.
         steps = "no step" if self.steps is None else f"steps {self.steps[0]} to {self.steps[1]}"
         return f"<Attempt {self.number}: {steps}, {self.failed or 'finished'}>"
-
-
-def _whole(path: Path) -> bytes:
-    """A file's finished lines; nothing where there is no file."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    return data[: data.rfind(b"\n") + 1]
 
 
 def write_whole(path: Path, data: bytes) -> None:

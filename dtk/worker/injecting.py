@@ -40,10 +40,9 @@ class Injector:
 
     def __init__(self, place: Here):
         self.place = place
-        listed = read_faults(place.run.path)
-        attempt = place.run.attempt if listed else 1
+        listed, starts = read_faults(place.run.path), (None, place.run.attempt)
         mine = place.worker if place.role == "worker" else None
-        self.due = {n: fault for n, fault in enumerate(listed) if fault.worker == mine and fault.comes_in(attempt)}
+        self.due = {n: fault for n, fault in enumerate(listed) if fault.worker == mine and fault.attempt in starts}
         self._slow = 0.0
 
     def before(self, first: int, last: int, weights: Weights | None) -> None:
