@@ -12,7 +12,7 @@ from typing import Any
 
 from dtk.errors import ClusterConfigError, DtkError, RunInterrupted, RunTimeout, WorkerFailed
 from dtk.launch.again import folder_of
-from dtk.live.show import heading
+from dtk.live import heading
 from dtk.proof.proof import VERDICTS
 from dtk.runs import Run, baseline, opened, run
 from dtk.scaling import summary

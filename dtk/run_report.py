@@ -11,7 +11,7 @@ from dtk import plot
 from dtk.environment import versions
 from dtk.errors import DtkError, VerificationError
 from dtk.language import _
-from dtk.live.show import heading
+from dtk.live import heading
 from dtk.proof.diagnose import diagnose
 from dtk.proof.proof import kept
 from dtk.proof.verify import prove

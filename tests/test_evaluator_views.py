@@ -17,9 +17,10 @@ from fabricate import fabricate
 from live_folder import announce, step
 from matplotlib.colors import to_rgba
 
+from dtk import live
 from dtk import plot as plots
 from dtk.errors import WorkerFailed
-from dtk.live import show, text
+from dtk.live import text
 from dtk.records import Journal, RunFolder
 from dtk.view.palette import EVALUATOR_COLOR
 from dtk.watch.reader import Reader
@@ -123,7 +124,7 @@ def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folde
 
 def test_the_title_names_it(folder, monkeypatch, capsys):
     monkeypatch.setenv("DTK_LIVE", "text")
-    show.show(2, 1, "cluster", Reader(folder))
+    live.show(2, 1, "cluster", Reader(folder))
     assert capsys.readouterr().out == "dtk: cluster of 2 workers and an evaluator\n"
 
 

@@ -8,7 +8,7 @@ from fabricate import fabricate, losses
 from live_folder import BAR, announce, empty, step
 
 from dtk.live.follow import Curve, Follower
-from dtk.live.lines import LogLines, clean
+from dtk.live.text import LogLines, clean
 from dtk.records import Record
 from dtk.watch.reader import Reader
 

@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 from live_folder import BAR, announce, empty, step, write
 
+from dtk import live
 from dtk.live import dashboard as module
-from dtk.live import show, text
+from dtk.live import text
 from dtk.live.dashboard import Layer, curve, image
 from dtk.records import Journal
 from dtk.records.events import Failed
@@ -86,7 +87,7 @@ def test_a_follower_says_how_far_it_is_and_leaves_nothing(folder, capsys, monkey
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
     reader = Reader(folder)
-    view = show.Counting(reader, 1, "each step again", 4)
+    view = live.Counting(reader, 1, "each step again", 4)
     for number, seconds in enumerate((0.5, 2.1, 2.2, 2.7), start=1):
         step(folder, number)
         reader.look()
@@ -109,7 +110,7 @@ def test_the_mode_chooses_the_view(folder, monkeypatch, capsys):
     kinds = []
     for mode in ("off", "text", "widgets"):
         monkeypatch.setenv("DTK_LIVE", mode)
-        kinds.append(type(show.show(2, 1, "cluster", Reader(folder))).__name__)
+        kinds.append(type(live.show(2, 1, "cluster", Reader(folder))).__name__)
     assert kinds == ["Live", "TextView", "Dashboard"]
 
 

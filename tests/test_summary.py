@@ -10,7 +10,7 @@ import pytest
 from fabricate import fabricate
 
 from dtk import cli
-from dtk.live.lines import Fold, label
+from dtk.live.text import Fold, label
 from dtk.records import Journal, events
 from dtk.runs import opened
 from dtk.scaling import summary

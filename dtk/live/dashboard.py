@@ -19,7 +19,7 @@ from dtk.environment import on_colab
 from dtk.language import N_, _
 from dtk.live import Live
 from dtk.live.follow import Follower
-from dtk.live.lines import LogLines
+from dtk.live.text import LogLines
 from dtk.view.controls import STYLE, beside, choice, folded, styled
 from dtk.view.palette import member_color, member_name, replica_name, worker_color, worker_name
 from dtk.watch import waiting
