@@ -32,7 +32,7 @@ from dtk.proof.steps import judged
 from dtk.records import Journal
 from dtk.records.events import Failed, FaultCame, Finished
 from dtk.scaling.job import ETHERNET_10, Cluster
-from dtk.scaling.sharding import from_lists
+from dtk.studies.shards import from_lists
 from dtk.view.what_if import EXAMPLE
 
 __all__ = ["DRAWN", "texts"]

@@ -7,7 +7,7 @@ import pytest
 from test_parts import with_marks
 
 import dtk
-from dtk.scaling.parts import step_reductions
+from dtk.scaling.timing import step_reductions
 from dtk.view.canvas import alternative
 
 

@@ -16,7 +16,7 @@ from matplotlib.patches import FancyBboxPatch
 import dtk
 from dtk.errors import WorkerFailed
 from dtk.records import Journal
-from dtk.scaling.parts import step_reductions
+from dtk.scaling.timing import step_reductions
 from dtk.view.canvas import alternative
 from dtk.view.palette import worker_color
 

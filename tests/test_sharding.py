@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import dtk
-from dtk.scaling.sharding import from_lists, in_words
+from dtk.studies.shards import from_lists
+from dtk.view.sharding import in_words
 
 FIRST = [(2, "FILE", "tfrecord"), (2, "AUTO", "txt"), (3, "AUTO", "tfrecord")]  # the other products are slow
 TWO_OR_THREE = pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])

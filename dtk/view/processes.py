@@ -11,8 +11,8 @@ from dtk.digits import bytes_of
 from dtk.language import N_, _, ngettext
 from dtk.records.facts import MOVING
 from dtk.records.tables import Recorded
-from dtk.scaling.parts import step_reductions
 from dtk.scaling.shares import by_step
+from dtk.scaling.timing import step_reductions
 from dtk.view.canvas import NO_RECORDS, axes, blank, box, headline, ink, only_text, wrapped
 from dtk.view.palette import replica_name, worker_color, worker_name
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from dtk.digits import bytes_of, three
 from dtk.language import N_, _
-from dtk.scaling.parts import PARTS, step_parts, step_reductions
+from dtk.scaling.timing import PARTS, step_parts, step_reductions
 from dtk.view import canvas
 from dtk.view.palette import PART_COLORS, worker_name
 
