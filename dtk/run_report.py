@@ -17,8 +17,7 @@ from dtk.proof.proof import kept
 from dtk.proof.verify import prove
 from dtk.records.facts import RunLike
 from dtk.scaling import summary
-from dtk.view.canvas import alternative
-from dtk.view.page import figure, page, table, text
+from dtk.view.canvas import alternative, figure, page, table, text
 from dtk.view.palette import member_name
 
 __all__ = ["compared", "write"]
