@@ -75,10 +75,10 @@ def test_the_dashboard_says_what_the_evaluator_does(folder, dashboard):
     tell(folder, Evaluating(1.0, step=None))
     assert shown(dashboard, *training, "running") == "evaluating"
     tell(folder, evaluation(1.2, 20, accuracy=0.91234, loss=0.4))
-    assert shown(dashboard, *training, "running") == "evaluated step 20: accuracy 0.9123, loss 0.4"
+    assert shown(dashboard, *training, "running") == "evaluated, step 20: accuracy 0.9123, loss 0.4"
     tell(folder, Evaluating(1.3, step=40))
-    assert shown(dashboard, *training, "running") == "evaluating step 40"
-    assert shown(dashboard, *training, "finished") == "finished, evaluated step 20: accuracy 0.9123, loss 0.4"
+    assert shown(dashboard, *training, "running") == "evaluating, step 40"
+    assert shown(dashboard, *training, "finished") == "finished, evaluated, step 20: accuracy 0.9123, loss 0.4"
     assert EVALUATOR_COLOR in dashboard.page.value
     assert "step 3 of 20" in dashboard.page.value, "the evaluator counts for no step"
     assert 'value="3" max="20"' in dashboard.page.value
@@ -116,7 +116,7 @@ def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folde
     said.remove("[evaluator] hello")
     assert said == [
         "dtk: run",
-        "dtk: evaluator: evaluated step 20: accuracy 0.5",
+        "dtk: evaluator: evaluated, step 20: accuracy 0.5",
         "dtk: evaluator: evaluated: accuracy 0.75",
         "dtk: run: finished in 5.0 s",
     ]

@@ -33,7 +33,7 @@ def test_follower_adds_shares_and_tells_the_time_left(folder):
     assert (follower.step, follower.total, follower.loss) == (10, 40, 1.0)
     assert follower.rate == pytest.approx(1280)
     assert follower.eta == pytest.approx(3.0)
-    assert follower.words() == "step 10/40, loss 1, 1,280 examples/s, ETA 3 s"
+    assert follower.words() == "step 10/40, loss 1, 1,280 examples/s, ETA 0:00:03"
 
 
 def test_a_step_counts_when_every_replica_has_it(folder):

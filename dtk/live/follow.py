@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from datetime import timedelta
 
 from dtk.language import N_, _
 from dtk.records import COLUMNS, Record, RunFolder, events
 from dtk.records.events import Event
 from dtk.watch.waiting import clauses
 
-__all__ = ["Curve", "Follower", "duration"]
+__all__ = ["Curve", "Follower"]
 
 _WINDOW = 50  # steps that the present rate is taken over
 _MOST_POINTS = 200  # of a curve; an even number
@@ -100,9 +101,9 @@ class Follower:
 
     def _take_evaluation(self, news: events.Evaluating | events.Evaluation) -> None:
         if isinstance(news, events.Evaluating):
-            self.evaluator = _("evaluating") if news.step is None else _("evaluating step {step}", step=news.step)
+            self.evaluator = _of_step(_("evaluating"), news.step)
             return
-        said = _("evaluated") if news.step is None else _("evaluated step {step}", step=news.step)
+        said = _of_step(_("evaluated"), news.step)
         values = [f"{k} {v:.4g}" if isinstance(v, (int, float)) else f"{k} {v}" for k, v in news.metrics.items()]
         self.evaluated = _("{name}: {words}", name=said, words=_(", ").join(values)) if values else said
         self.evaluator = self.evaluated
@@ -158,27 +159,17 @@ class Follower:
         return (self.total - self.step) * self._seconds() / (len(self._recent) - 1)
 
     def words(self, ended: bool = False) -> str:
-        """Return the progress as a line: "step 40/94, loss 0.53, 1,240 examples/s, ETA 4 s"; an ETA before its end."""
+        """Return the progress: "step 40/94, loss 0.53, 1,240 examples/s, ETA 0:00:04"; an ETA before its end."""
         if not self.step:
-            return _("no step recorded") if ended else _("no step recorded yet")
+            return _("no step recorded")
         where = N_("step {step}/{total}") if self.total else N_("step {step}")
         parts = [_(where, step=self.step, total=self.total), _("loss {loss:.4g}", loss=self.loss)]
         if self.rate == self.rate:
             parts.append(_("{rate:,.0f} examples/s", rate=self.rate))
         if self.eta and not ended:
-            parts.append(_("ETA {time}", time=duration(self.eta)))
+            parts.append(_("ETA {time}", time=timedelta(seconds=max(1, round(self.eta)))))
         return clauses(parts)
 
 
-def duration(seconds: float) -> str:
-    """Return seconds in words.
-
-    >>> duration(4.2), duration(75), duration(7300)
-    ('4 s', '1 min 15 s', '2 h 1 min')
-    """
-    whole = max(1, round(seconds))
-    if whole < 60:
-        return _("{seconds} s", seconds=whole)
-    if whole < 3600:
-        return _("{minutes} min {seconds} s", minutes=whole // 60, seconds=whole % 60)
-    return _("{hours} h {minutes} min", hours=whole // 3600, minutes=whole % 3600 // 60)
+def _of_step(what: str, step: int | None) -> str:
+    return what if step is None else clauses([what, _("step {step}", step=step)])

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dtk.language import _, ngettext
+from dtk.language import N_, _, ngettext
 from dtk.live import Live
 from dtk.live.follow import Follower
 from dtk.records import RunFolder
@@ -32,6 +32,7 @@ _ERASED = re.compile(r"[^\x08]\x08")
 _PENDING = 1 << 14  # bytes of an unfinished line that are kept
 _HOLD = 0.5  # seconds that a line waits for the same line of the other workers
 _CHARACTERS = 20_000  # of one worker's output that are printed; the log file has the rest
+NOT_ALL = N_("... not all is shown here; all of it is in {path}")
 _PIECE = 1 << 16  # bytes read from a log at once
 _EVERY = 2.0  # seconds between lines of progress
 _LASTING = 4.5  # seconds of silence that are worth a line: shown as 5 s
@@ -241,7 +242,7 @@ class Printer:
                     yield shown[:room]
                     self._room[member] -= len(shown)
                     if self._room[member] <= 0:
-                        yield _("... more is not shown here; all of it is in {path}", path=log.path)
+                        yield _(NOT_ALL, path=log.path)
 
 
 class TextView(Live):
@@ -257,7 +258,7 @@ class TextView(Live):
         self._step, self._evaluated = 0, ""  # that were printed
         self._at = time.monotonic()
         self._waited: list[tuple[str, str]] = []
-        print(_("dtk: {words}", words=title), flush=True)
+        self._say(title)
 
     def update(self, states: Sequence[Line | str]) -> None:
         self.output.show()
@@ -267,7 +268,7 @@ class TextView(Live):
             self.reader.look()
             if self.follower.step > self._step:
                 self._step = self.follower.step
-                print(_("dtk: {words}", words=self.follower.words()), flush=True)
+                self._say(self.follower.words())
             self._tell_evaluation()
             self._tell_waits(states)
 
@@ -277,7 +278,7 @@ class TextView(Live):
         self._tell_evaluation()
         if self.follower.step:
             outcome = _("{first}; {more}", first=self.follower.words(ended=True), more=outcome)
-        print(_("dtk: {title}: {words}", title=self.title, words=outcome), flush=True)
+        self._say(_("{name}: {words}", name=self.title, words=outcome))
 
     def _tell_waits(self, states: Sequence[Line | str]) -> None:
         """Print who is where, once for each silence that lasts; that it goes on is no news."""
@@ -286,12 +287,14 @@ class TextView(Live):
         silence = [(line.words, line.waits) for line in lines] if lasting else []
         if silence and silence != self._waited:
             pairs = zip(self.names, lines, strict=True)
-            words = clauses([_("{name} {words}", name=name, words=line) for name, line in pairs])
-            print(_("dtk: {words}", words=words), flush=True)
+            self._say(clauses([_("{name} {words}", name=name, words=line) for name, line in pairs]))
         self._waited = silence
 
     def _tell_evaluation(self) -> None:
         """The last evaluation, where there is a new one."""
         if self.follower.evaluated != self._evaluated:
             self._evaluated = self.follower.evaluated
-            print(_("dtk: {title}: {words}", title=_("evaluator"), words=self.follower.evaluated), flush=True)
+            self._say(_("{name}: {words}", name=_("evaluator"), words=self.follower.evaluated))
+
+    def _say(self, words: str) -> None:
+        print(_("dtk: {words}", words=words), flush=True)

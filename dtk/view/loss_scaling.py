@@ -39,13 +39,6 @@ from dtk.view.palette import replica_name, worker_color
 __all__ = ["DIVISORS", "Numbers", "loss_scaling", "loss_scaling_lab", "numbers"]
 
 _VISIBLE = 1e-3  # relative difference of two losses from which the caption says that the curves differ
-# By whether there are several replicas, and whether the curves differ.
-_TITLES = {
-    (True, False): N_("{count} replicas' shares add up to the loss of one device"),
-    (True, True): N_("{count} replicas' shares do not add up to the loss of one device"),
-    (False, False): N_("One replica's loss is the loss of one device"),
-    (False, True): N_("One replica's loss is not the loss of one device"),
-}
 _ALONG = N_(
     "Each colour is one replica's share; the dashed line is one device alone: it runs along the top of the stack."
 )
@@ -90,10 +83,8 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     _stack(ax, shares.iloc[kept], total.iloc[kept])
     _mark_gaps(ax, total.iloc[kept])
     count = shares.shape[1]
-    title, caption = _("The loss of one replica"), _("The area is the loss of each step.")
-    if count > 1:
-        title = _("The shares of {count} replicas add up to the global loss", count=count)
-        caption = _("Each colour is one replica's share of the loss.")
+    title = ngettext("The loss of one replica", "The shares of {n} replicas add up to the global loss", count)
+    caption = _("Each colour is one replica's share of the loss.")
     if baseline is not None and not baseline.records.empty:
         title, caption = _overlay(ax, total, run, baseline.records, count)
     by_step(ax, examples.index[0], examples.index[-1])
@@ -143,13 +134,21 @@ def _overlay(ax: Axes, total: pandas.Series, run: Recorded, records: pandas.Data
     ax.plot(drawn.index, drawn, color=ink(ax), lw=1.6, ls=(0, (4, 2)), marker=marker, label=name)
     both = total.index.intersection(alone.index)
     apart = (total[both] - alone[both]).abs() > _VISIBLE * alone[both].abs()
-    title = _(_TITLES[count > 1, bool(apart.any())], count=count)
-    if apart.any() and _is_proved(run):
+    if not apart.any():
+        title = ngettext(
+            "One replica's loss is the loss of one device",
+            "{n} replicas' shares add up to the loss of one device",
+            count,
+        )
+        return title, _(_ALONG)
+    title = ngettext(
+        "One replica's loss is not the loss of one device",
+        "{n} replicas' shares do not add up to the loss of one device",
+        count,
+    )
+    if _is_proved(run):
         title = _("Each step is one device's; from step to step, rounding drives two runs apart")
-    caption = _(_LEAVES, step=both[apart.to_numpy()][0]) if apart.any() else _(_ALONG)
-    if len(alone) != len(total):
-        caption += " " + _("It has {steps} steps, the stack {others}.", steps=len(alone), others=len(total))
-    return title, caption
+    return title, _(_LEAVES, step=both[apart.to_numpy()][0])
 
 
 # ---- the lab
@@ -260,11 +259,7 @@ def _draw(replicas: int, examples: int, divisors: Sequence[str], shown: bool = T
             blocks = [(value / unit, worker_color(k), replica_name(k)) for k, value in enumerate(values)]
             note(ax, f" {words}", (row_of_blocks(ax, line, blocks, 0.34), line), (3, 0), fontsize=8.5)
     ax.axvline(1, color=ink(ax), lw=1.4, ls=(0, (4, 2)))
-    names = [
-        _("{divisor}\n({number})", divisor=_(divisor), number=now.divisor)
-        for divisor, now in zip(divisors, rows, strict=True)
-    ]
-    name_rows(ax, names)
+    name_rows(ax, [f"{_(divisor)}\n({now.divisor})" for divisor, now in zip(divisors, rows, strict=True)])
     ax.set(xlim=(0, max(2.0, 1.85 * max(now.ratio for now in rows))), xlabel=_("times one device's loss or gradient"))
     legend_below(ax, ncols=replicas, loc="outside lower right", fontsize=8.5)
     headline(ax, *_headline(rows, divisors, replicas, examples))
@@ -278,9 +273,7 @@ def _headline(rows: Sequence[Numbers], divisors: Sequence[str], replicas: int, e
     words = N_("The dashed line is one device: loss {loss:.3g}, gradient {gradient:.3g}.")
     caption = f"{each} {_(words, loss=first.alone, gradient=first.slope_alone)}"
     if len(rows) == 1:
-        words = _("one device's loss")
-        if not np.isclose(first.ratio, 1):
-            words = _("{ratio:.3g} times one device's loss", ratio=first.ratio)
-        return _("Divided by the {divisor}: {words}", divisor=_(divisors[0]), words=words), caption
+        title = N_("Divided by the {divisor}: {ratio:.3g} times one device's loss")
+        return _(title, divisor=_(divisors[0]), ratio=first.ratio), caption
     right = [_(divisor) for divisor, now in zip(divisors, rows, strict=True) if np.isclose(now.ratio, 1)]
     return _("The divisor that gives one device's loss: {divisors}", divisors=_(" or ").join(right)), caption

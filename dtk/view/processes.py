@@ -28,13 +28,6 @@ _MOST = 4  # processes, or replicas of one process, side by side; of more, the f
 _KERNEL, _TOP, _FLOOR, _BAR = (0.86, 1.0), 0.72, 0.26, (0.03, 0.15)  # heights, of the axes
 _GAP = 0.03  # between two processes, of the axes' width
 _REPLICA = N_("replica {replica}, a device\n{examples}\nshare of loss\n{share:.4f}")
-# By whether several workers take part, and whether the bytes are known.
-_GIVES = {
-    (True, True): N_("all-reduce: each worker gives {size} of gradients, gets the sum of all"),
-    (True, False): N_("all-reduce: each worker gives its gradients, gets the sum of all"),
-    (False, True): N_("all-reduce: each replica gives {size} of gradients,\ngets the sum of all"),
-    (False, False): N_("all-reduce: each replica gives its gradients,\ngets the sum of all"),
-}
 _LEFT, _MIDDLE, _RIGHT = 0.10, 0.51, 0.90  # of the fan: centres of its columns, of the axes' width
 _HALF = 0.17  # a little less than half the width of a box in the middle: where its rays bend
 
@@ -142,10 +135,10 @@ def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame,
         words = _(_REPLICA, replica=row.replica, examples=examples, share=row.loss)
         _write(ax, left + each / 2, (_FLOOR + 0.01 + _TOP) / 2, words, fontsize=8.5 if each > 0.13 else 7.0)
     if weights:
-        copies = (
-            N_("a copy of the {weights:,} weights") if len(rows) == 1 else N_("a copy each of the {weights:,} weights")
+        copies = ngettext(
+            "a copy of the {weights:,} weights", "a copy each of the {weights:,} weights", len(rows), weights=weights
         )
-        lines = wrapped(_(copies, weights=weights), 20 if wide < 0.27 else 60)
+        lines = wrapped(copies, 20 if wide < 0.27 else 60)
         _write(ax, middle, _FLOOR + 0.05, "\n".join(lines), fontsize=8.0)
 
 
@@ -159,7 +152,10 @@ def _arrow_from_kernel(ax: Axes, x: float, count: int) -> None:
 def _all_reduce(ax: Axes, seen: _Step, middles: list[float], x: tuple[float, float]) -> None:
     """The bar, and an arrow to it and from it for each process; in a single process for all its replicas."""
     _frame(ax, x, _BAR, ink(ax), dashed=True)
-    _write(ax, sum(x) / 2, sum(_BAR) / 2, _(_GIVES[len(middles) > 1, bool(seen.size)], size=bytes_of(seen.size)))
+    gives = N_("all-reduce: each worker gives {size} of gradients, gets the sum of all")
+    if not seen.size:  # nothing was noted: by DTK_MARKS=0, or as all replicas are in one process
+        gives = N_("all-reduce: each replica gives its gradients,\ngets the sum of all")
+    _write(ax, sum(x) / 2, sum(_BAR) / 2, _(gives, size=bytes_of(seen.size)))
     style: dict[str, Any] = {"arrowstyle": "-|>", "lw": 2.0, "color": ink(ax), "shrinkA": 1, "shrinkB": 1}
     for at in middles:
         ax.annotate("", (at - 0.012, _BAR[1]), (at - 0.012, _FLOOR), arrowprops=style)
@@ -226,7 +222,14 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         _write(ax, x, rows / 2 + 0.35, words, fontsize=9, style="italic")
     ax.set(xlim=(0, 1), ylim=(-rows / 2, rows / 2 + 0.6))
     blank(ax)
-    headline(ax, _("strategy.run opens the fan, strategy.reduce closes it"), _fan_caption(step, count))
+    caption = ngettext(
+        "Step {step}: one replica sees the whole batch; its share is the loss.",
+        "Step {step}: each of {n} replicas computes its share from its own examples; the shares add up to the loss of "
+        "the whole batch.",
+        count,
+        step=step,
+    )
+    headline(ax, _("strategy.run opens the fan, strategy.reduce closes it"), caption)
     return ax
 
 
@@ -236,14 +239,8 @@ def _ray(ax: Axes, y: float, name: str, values: tuple[float, float], color: str)
     style: dict[str, Any] = {"color": color, "lw": 2.2, "zorder": 1, "solid_capstyle": "round"}
     ax.plot([_LEFT, _MIDDLE - _HALF, _MIDDLE], [0, y, y], **style)
     ax.plot([_MIDDLE, _MIDDLE + _HALF, _RIGHT], [y, y, 0], **style)
-    words = ngettext(
-        "{name}: {n} example, share {share:.4f}",
-        "{name}: {n} examples, share {share:.4f}",
-        examples,
-        name=name,
-        share=share,
-    )
-    _value(ax, (_MIDDLE, y), words, color)
+    seen = ngettext("{n} example", "{n} examples", examples)
+    _value(ax, (_MIDDLE, y), _("{name}: {examples}, share {share:.4f}", name=name, examples=seen, share=share), color)
 
 
 def _value(ax: Axes, place: tuple[float, float], words: str, color: Any, fontsize: float = 8.5) -> None:
@@ -251,19 +248,9 @@ def _value(ax: Axes, place: tuple[float, float], words: str, color: Any, fontsiz
     _write(ax, *place, words, fontsize=fontsize, bbox=frame, zorder=3)
 
 
-def _fan_caption(step: int, count: int) -> str:
-    words = N_(
-        "Step {step}: each of {count} replicas computes its share from its own examples; the shares add up to the "
-        "loss of the whole batch."
-    )
-    if count == 1:
-        words = N_("Step {step}: one replica sees the whole batch; its share is the loss.")
-    return _(words, step=step, count=count)
-
-
 # ---- who waited for whom
 
-NOTHING = N_("nothing was started, so no worker waits")
+NOTHING = N_("no worker that could not go on: nothing was started, or the run ended well or goes on")
 _WIDE, _HIGH = 2.3, 0.78  # of a box, in the units of the axes; the figure is as wide as _SPAN of them
 _SPAN = 8.6
 _INCHES = 7.0
@@ -283,11 +270,9 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
         run: a WorkerStalled, a WorkerFailed, or a `Run`.
         ax: axes to draw on; None: a new figure.
     """
-    if run.folder is None:
-        return only_text(ax, NOTHING)
-    found = load(run.folder)
+    found = None if run.folder is None else load(run.folder)
     if found is None:
-        return only_text(ax, N_("the run ended well or goes on, so there is no worker that could not go on"))
+        return only_text(ax, NOTHING)
     boxes = _boxes(found)
     places = _circle(len(boxes))
     low, high = min(y for __, y in places), max(y for __, y in places)

@@ -161,7 +161,7 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
         if row.gap and row.workers > 1 and np.isfinite(row.measured):
             canvas.note(ax, _(row.gap), (x, row.measured), (0, -9), ha="center", va="top")
         elif row.failed and not np.isfinite(row.measured):
-            _failed(ax, x, _("failed"))
+            _failed(ax, x)
     known = curve[["ideal", "ceiling", "measured", "ceiling_max", "measured_max"]].to_numpy(float)
     ax.set_ylim(0, 1.22 * np.nanmax(known[np.isfinite(known)]))  # the legend has its place above the lines
     ax.set_ylabel(_("examples/s"))
@@ -177,10 +177,9 @@ def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any
 
 
 def _throughput_words(curve: pandas.DataFrame) -> tuple[str, str]:
-    last = _largest(curve)
-    caption = _repeated(curve)
+    last, caption = _largest(curve), _repeated(curve)
     if last is None:
-        return _("Examples/s, {curve}", curve=_name(curve)), caption
+        return _name(curve), caption
     times = last.measured / last.baseline
     title = ngettext(
         "{n} worker: {times:.2f} times one process, {curve}",
@@ -208,27 +207,20 @@ def _largest(curve: pandas.DataFrame) -> Any:
 
 def _repeated(curve: pandas.DataFrame) -> str:
     least, most = curve.measured_n[curve.measured_n > 0].agg(["min", "max"])
-    if most == 1:
-        return _("One repeat, no range.")
     many = most if least == most else _("{first} to {last}", first=least, last=most)
-    return _("Medians and ranges of {repeats} repeats.", repeats=many)
+    return ngettext("One repeat, no range.", "Medians and ranges of {repeats} repeats.", most, repeats=many)
 
 
 def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
     highest = 1.0
     for x, row in enumerate(curve.itertuples(index=False)):
         if not np.isfinite(row.efficiency):
-            _failed(ax, x, _("failed") if np.isnan(row.measured) else _("no baseline"))
+            _failed(ax, x)
             continue
         highest = max(highest, _stack(ax, x, curve.iloc[x], 56 / len(curve)))
         if np.isfinite(row.ceiling) and row.workers > 1:
-            mark: dict[str, Any] = {
-                "color": canvas.ink(ax),
-                "lw": 2.2,
-                "label": N_("ceiling"),
-                "solid_capstyle": "butt",
-            }
-            ax.plot([x - 0.46, x + 0.46], [row.ceiling / row.ideal] * 2, **mark)
+            ends, level = [x - 0.46, x + 0.46], row.ceiling / row.ideal
+            ax.plot(ends, [level, level], color=canvas.ink(ax), label=N_("ceiling"), **_MARK)
         if np.isfinite(row.measured_min):
             spread = [[row.measured - row.measured_min], [row.measured_max - row.measured]]
             ax.errorbar(x, row.efficiency, np.array(spread) / row.ideal, color=canvas.ink(ax), capsize=4, lw=1.2)
@@ -260,7 +252,7 @@ def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
 def _efficiency_words(curve: pandas.DataFrame) -> tuple[str, str]:
     last = _largest(curve)
     if last is None or last.workers == 1:
-        return _("Efficiency, {curve}", curve=_name(curve)), _repeated(curve)
+        return _name(curve), _repeated(curve)
     title = N_("{workers} workers: {part:.0%} of ideal")
     if np.isfinite(last.of_ceiling):
         title = N_("{workers} workers: {part:.0%} of ideal, {of_ceiling:.0%} of what these cores can do")
@@ -272,9 +264,9 @@ def _efficiency_words(curve: pandas.DataFrame) -> tuple[str, str]:
     return _(title, **values), " ".join(caption)
 
 
-def _failed(ax: Axes, x: int, words: str) -> None:
+def _failed(ax: Axes, x: int) -> None:
     style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "style": "italic"}
-    ax.text(x, 0.02, words, transform=ax.get_xaxis_transform(), **style)
+    ax.text(x, 0.02, _("failed"), transform=ax.get_xaxis_transform(), **style)
 
 
 # ---- a step's parts
@@ -311,9 +303,8 @@ def step_time(run: Any, ax: Axes | None = None) -> Axes:
     (ax,) = canvas.axes(ax, size=(7.0, 1.75 + 0.42 * max(2, len(table))))
     longest = float(table.sum(axis=1).max())
     for row, values in enumerate(table.itertuples(index=False)):
-        end = canvas.row_of_blocks(
-            ax, row, [(value, PART_COLORS[part], "") for part, value in zip(PARTS, values, strict=True)]
-        )
+        blocks = [(value, PART_COLORS[part]) for part, value in zip(PARTS, values, strict=True)]
+        end = canvas.row_of_blocks(ax, row, blocks)
         canvas.note(ax, _("{number} ms", number=three(end)), (end, row), (5, 0))
         for part, value, right in zip(PARTS, values, np.cumsum(values), strict=True):
             if value > _PART_SHOWN * longest:
@@ -352,10 +343,7 @@ def _parts_words(table: pandas.DataFrame) -> tuple[str, str]:
     words = N_("The biggest part of a step is {part}: {most} of {whole} ms ({longest})")
     title = _(words, part=_(_MEANING[biggest]), most=most, whole=whole, longest=longest)
     caption = _("Medians of each part over the steps after the first; at the end of a bar, their sum.")
-    more = _("What is sent while it computes counts as computing.")
-    if (table["all_reduce"] == 0).all():
-        more = _("One process alone neither reduces nor waits.")
-    return title, f"{caption} {more}"
+    return title, f"{caption} {_('What is sent while it computes counts as computing.')}"
 
 
 # ---- all-reduces beside the backward pass
@@ -380,14 +368,11 @@ def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None
     Raises:
         ValueError: no run, as many labels as runs are needed, or a step that is not there.
     """
-    if not runs:
-        raise ValueError(_("overlap takes a run or more"))
     names = canvas.names_of(labels, len(runs))
     tables = _chosen([_of_worker_0(run) for run in runs], step)
     lanes = [max(1, len(table)) for table in tables]
-    places = canvas.axes(
-        ax, tuple(lane + 1.4 for lane in lanes), (7.0, 0.6 + sum(0.75 + 0.33 * lane for lane in lanes))
-    )
+    high = 0.6 + sum(0.75 + 0.33 * lane for lane in lanes)
+    places = canvas.axes(ax, tuple(lane + 1.4 for lane in lanes), (7.0, high))
     longest = max((float(table.period.iloc[0]) for table in tables if len(table)), default=0.0)
     for place, table, name in zip(places, tables, names, strict=False):
         if table.empty:
@@ -434,9 +419,8 @@ def _draw_lanes(ax: Axes, table: pandas.DataFrame) -> None:
     for lane, row in enumerate(table.itertuples()):
         ends = np.array([row.begin, row.waited, row.end]) * 1e3
         lengths = np.diff(ends, prepend=0.0)
-        canvas.row_of_blocks(
-            ax, lane, [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)]
-        )
+        blocks = [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)]
+        canvas.row_of_blocks(ax, lane, blocks)
         ax.patches[-3].set_alpha(_OPACITY["compute"])
     ax.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(ax), lw=1.2, ls=(0, (4, 2)))
     canvas.name_rows(ax, [bytes_of(size) for size in table.bytes], 0.1)
@@ -446,15 +430,18 @@ def _draw_lanes(ax: Axes, table: pandas.DataFrame) -> None:
 def _overlap_words(table: pandas.DataFrame) -> tuple[str, str]:
     ready = float(table.begin.max())
     early = table[table.end < ready]
-    title = N_("{count} all-reduces, {percent:.0f} % of the bytes reduced before the last gradients are there")
-    if len(table) == 1:
-        title = N_("one all-reduce, after the backward pass")
-    elif early.empty:
-        title = N_("{count} all-reduces, none done before the last gradients are there")
+    percent = 100 * float(early.bytes.sum()) / float(table.bytes.sum())
+    words = N_("{count} all-reduces, {percent:.0f} % of the bytes reduced before the last gradients are there")
+    title = _(words, count=len(table), percent=percent)
+    if early.empty:
+        title = ngettext(
+            "one all-reduce, after the backward pass",
+            "{n} all-reduces, none done before the last gradients are there",
+            len(table),
+        )
     caption = N_(
         "Step {step} of worker 0, a lane an all-reduce. After the last gradients were there it took {ms} ms more to "
         "reduce; the line is the end of the step, with the update of the weights."
     )
     ms = three(1e3 * (float(table.end.max()) - ready))
-    percent = 100 * float(early.bytes.sum()) / float(table.bytes.sum())
-    return _(title, count=len(table), percent=percent), _(caption, step=int(table.step.iloc[0]), ms=ms)
+    return title, _(caption, step=int(table.step.iloc[0]), ms=ms)

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from dtk.digits import three
-from dtk.language import N_, _, columns
+from dtk.language import N_, _, columns, ngettext
 from dtk.records import RunFolder, evaluations
 from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
 from dtk.records.tables import Recorded
@@ -295,7 +295,6 @@ def _legend(ax: Axes, waiting: bool) -> None:
 
 # ---- a run that was started again
 
-_KEPT_COLOR, _AGAIN_COLOR = CURVE_COLORS[0], CURVE_COLORS[2]
 _HIGH = 0.46  # of a row; the words under the bar take the rest
 _WIDE = 88  # letters under a bar
 _KINDS = {"kept": N_("kept"), "lost": N_("computed, then lost"), "again": N_("computed again, kept")}
@@ -323,7 +322,7 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
         for kind, part in mine.groupby("kind"):
             bars = [(first - 0.5, end - first + 1) for first, end in spans(part.step.tolist())]
             ax.broken_barh(bars, (row - _HIGH / 2, _HIGH), gid=kind, **_style(ax, kind))
-        _reason(ax, row, said.get(row + 1), mine)
+        _reason(ax, row, said.get(row + 1))
         if row and len(mine):
             at = int(mine.step.min()) - 0.5
             ax.plot([at, at], [row - 1 - _HIGH / 2, row + _HIGH / 2], color=ink(ax), lw=1.2, ls=(0, (2, 2)), gid="from")
@@ -338,34 +337,36 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
 def _style(ax: Axes, kind: str) -> dict[str, Any]:
     if kind == "lost":
         return {"facecolor": "none", "edgecolor": ink(ax), "hatch": "//////", "lw": 0.8, "alpha": 0.55}
-    return {"facecolor": _AGAIN_COLOR if kind == "again" else _KEPT_COLOR, "edgecolor": "none", "lw": 0.0}
+    return {"facecolor": CURVE_COLORS[2 if kind == "again" else 0], "edgecolor": "none", "lw": 0.0}
 
 
-def _reason(ax: Axes, row: int, failed: str | None, table: pandas.DataFrame) -> None:
+def _reason(ax: Axes, row: int, failed: str | None) -> None:
     """What ended the attempt, beneath its bar; nothing for one that finished."""
     if failed is None:
         return
     first, *more = wrapped(re.split("; |；", failed)[0], _WIDE)  # noqa: RUF001
     words = f"{first} …" if more else first
-    words = _("made no step: {why}", why=words) if table.empty else words
     ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a dashed line would cross the words
     note(ax, words, (0.5, row + _HIGH / 2), (3, -4), va="top", fontsize=8.5, gid="reason", bbox=ground)
 
 
 def _restarts_words(table: pandas.DataFrame) -> tuple[str, str]:
     computed, count = len(table), int((~table.lost).sum())
-    if table.attempt.nunique() == 1 and table.attempt.max() == 1:
-        title = _("One attempt, {count} steps, each computed once", count=count)
-        return title, _("Nothing was lost, so nothing was computed again.")
     times = table.groupby("step").size()
     twice = spans(times.index[times > 1].tolist())
     if not twice:
         title = _("{computed} steps computed, all of them count", computed=computed)
-        return title, _("The next attempt began after the last step of the one before.")
+        return title, _("Nothing was lost, so nothing was computed again.")
     first, end = twice[0]
-    which = N_("steps {first} to {last} were computed twice") if end > first else N_("step {first} was computed twice")
+    again = ngettext(
+        "step {first} was computed twice",
+        "steps {first} to {last} were computed twice",
+        end - first + 1,
+        first=first,
+        last=end,
+    )
     if len(twice) > 1 or times.max() > 2:
-        which = N_("{steps} steps were computed up to {times} times")
-    again = _(which, steps=int((times > 1).sum()), first=first, last=end, times=times.max())
+        words = N_("{steps} steps were computed up to {times} times")
+        again = _(words, steps=int((times > 1).sum()), times=times.max())
     title = _("{computed} steps computed, {count} count: {again}", computed=computed, count=count, again=again)
     return title, _("Dashed: there the next attempt went on. What its checkpoint did not hold was lost.")
