@@ -93,10 +93,10 @@ def test_a_ring_through_machines_goes_at_the_pace_of_the_slower_link():
     ("call", "words"),
     [
         (lambda: Link("x", math.nan, 1.0), "x: latency=nan"),
-        (lambda: Link("x", 0.0, 0.0), "x: bandwidth=0.0, but it takes a number above 0"),
-        (lambda: all_reduce(0, 1.0, LINK), "workers=0, but it takes a whole number from 1 to 10,000"),
-        (lambda: all_reduce(2, 1.0, LINK, per_machine=0), "per_machine=0, but"),
-        (lambda: all_reduce(2, 1.0, LINK, "star"), "'star' is not known; it takes one of 'ring', 'halving_doubling'"),
+        (lambda: Link("x", 0.0, 0.0), "x: bandwidth=0.0: it takes a number above 0"),
+        (lambda: all_reduce(0, 1.0, LINK), "workers=0: it takes a number from 1 to 10000"),
+        (lambda: all_reduce(2, 1.0, LINK, per_machine=0), "per_machine=0: it takes a number from 1"),
+        (lambda: all_reduce(2, 1.0, LINK, "star"), "algorithm='star': it takes one of ring, halving_doubling"),
     ],
 )
 def test_what_has_no_cost(call, words):
@@ -172,7 +172,7 @@ def test_what_does_not_tell_latency_and_bandwidth(rows, words):
 
 
 def test_a_table_without_the_columns():
-    with pytest.raises(ClusterConfigError, match="without a column 'bytes'; it takes workers, bytes and seconds"):
+    with pytest.raises(KeyError, match="bytes"):
         fit(pandas.DataFrame({"workers": [2], "seconds": [0.1]}))
-    with pytest.raises(ClusterConfigError, match="'star' is not known"):
+    with pytest.raises(ClusterConfigError, match="algorithm='star'"):
         fit(timed(), "star")

@@ -167,7 +167,7 @@ def words():
         (images, r"first component is float32 of shape \(None, 4, 4\); it has to be the example's number"),
         (words, "an example is no whole number .*'one'.*map the lines to numbers first"),
         (lambda: sixteen().unbatch(), "is not batched; end it with .batch"),
-        (lambda: sixteen().repeat(), r"never ends; end it with .take"),
+        (lambda: sixteen().repeat(), r"or no end; end it with .take"),
         (lambda: [1, 2], "returned a list, not a tf.data.Dataset"),
     ],
 )

@@ -159,7 +159,7 @@ def test_a_study_of_a_fit():
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"workers": [], "global_batch": 8}, "workers=[]: a study of nothing"),
+        ({"workers": [], "global_batch": 8}, "workers=[]: it takes a list of whole numbers"),
         ({"workers": [1]}, "neither global_batch nor per_replica_batch is given"),
         ({"global_batch": 10}, "global_batch=10 can't be divided equally among workers=4; take 12, or leave"),
         ({"global_batch": 8, "repeats": 0}, "repeats=0: it takes a whole number of at least 1"),
@@ -186,7 +186,7 @@ def test_on_colab_several_workers_have_to_be_forced(monkeypatch):
     ("asked", "words"),
     [
         ({"workers": []}, "workers=[]: it takes a list of whole numbers"),
-        ({"sizes": [3]}, "sizes: 3, but it takes bytes from 4"),
+        ({"sizes": [3]}, "sizes=3: it takes a whole number of at least 4"),
         ({"implementation": "MPI"}, "implementation='MPI': it takes one of AUTO, RING, NCCL"),
         ({"repeats": 0}, "repeats=0: it takes a whole number of at least 1"),
     ],

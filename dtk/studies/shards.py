@@ -10,11 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from dtk import environment
 from dtk.compat.fingerprint import first_leaf
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, one_of
 from dtk.language import N_, _
 from dtk.launch import request
 from dtk.runs import Run, carry_out
@@ -23,7 +23,7 @@ from dtk.studies.study import measured_job
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Seen", "Sharding", "from_lists", "see_examples", "shards"]
+__all__ = ["Sharding", "from_lists", "see_examples", "shards"]
 
 POLICIES = ("AUTO", "DATA", "FILE", "OFF")
 
@@ -68,20 +68,19 @@ def shards(
             "applies no policy; leave policy out"
         )
         raise ClusterConfigError(_(words, policy=policy))
-    if policy is not None and policy not in POLICIES:
-        words = N_("policy={policy!r}: it takes one of {names}, or None")
-        raise ClusterConfigError(_(words, policy=policy, names=", ".join(POLICIES)))
+    if policy is not None:
+        one_of("policy", policy, POLICIES)
     request.check_sizes(workers, replicas)
     payload = request.pack(see_examples, (make_dataset, policy, by_context), {})
     mode = "mirrored" if workers == 1 < replicas else "cluster"
     with environment.quiet():
         cluster = _seen(payload, seed, workers=workers, replicas=replicas, mode=mode)
         alone = _seen(payload, seed, workers=1, replicas=1, mode="single")
-    parts = [seen["steps"] for seen in cluster.results]
+    parts = [steps for __, steps in cluster.results]
     if replicas == 1:
         parts = [[step[0] for step in steps] for steps in parts]
-    whole = [step[0] for step in alone.results[0]["steps"]]
-    return from_lists(parts, whole, cluster.results[0]["policy"], replicas)
+    whole = [step[0] for step in alone.results[0][1]]
+    return from_lists(parts, whole, cluster.results[0][0], replicas)
 
 
 def _seen(payload: bytes, seed: Any, workers: int, **layout: Any) -> Run:
@@ -190,22 +189,21 @@ def _by_step(table: pandas.DataFrame) -> dict[int, list[int]]:
 
 # ---- in a worker: goes through the dataset, and reports which examples each of its replicas is given
 
+_ENDLESS = N_(
+    "dtk.shards: the dataset has more than {most:,} examples, or no end; end it with .take(number of batches)"
+)
 MOST = 200_000  # examples on one worker: real MNIST three times over; beyond it a dataset is taken for endless
 
 
-class Seen(TypedDict):
-    """What one worker saw. steps: by step and by this worker's replicas, the numbers of the examples.
-
-    policy: the autoshard policy in force, "input_context" where the function was given one, "" on one device.
-    """
-
-    policy: str
-    steps: list[list[list[int]]]
+Steps = list[list[list[int]]]  # the examples' numbers, by step and by a worker's replicas
 
 
-def see_examples(make_dataset: Callable[..., Any], policy: str | None, by_context: bool, strategy: Any) -> Seen:
+def see_examples(
+    make_dataset: Callable[..., Any], policy: str | None, by_context: bool, strategy: Any
+) -> tuple[str, Steps]:
     """Distributes what `make_dataset` makes and goes through it once; nothing is trained.
 
+    Returns the autoshard policy in force ("input_context" where the function is given one) and what was seen.
     by_context: `make_dataset` takes the worker's `tf.distribute.InputContext` and divides the data itself.
     Raises ClusterConfigError where examples can't be distinguished, with what to change.
     """
@@ -223,21 +221,17 @@ def see_examples(make_dataset: Callable[..., Any], policy: str | None, by_contex
         used = data.options().experimental_distribute.auto_shard_policy.name
         shared = strategy.experimental_distribute_dataset(data)
     parts = (strategy.experimental_local_results(first_leaf(batch)) for batch in shared)
-    return Seen(policy=used, steps=_steps(parts))
+    return used, _steps(parts)
 
 
-def _steps(batches: Iterable[Sequence[Any]]) -> list[list[list[int]]]:
-    """The examples' numbers by step and replica, from each step's parts. Ends a dataset that has no end."""
+def _steps(batches: Iterable[Sequence[Any]]) -> Steps:
+    """The examples' numbers from each step's parts. Ends a dataset that has no end."""
     steps, count = [], 0
     for parts in batches:
         steps.append([_numbers(part) for part in parts])
         count += sum(map(len, steps[-1]))
         if count > MOST:
-            words = N_(
-                "dtk.shards: the dataset has more than {most:,} examples, or no end; end it with .take(number of "
-                "batches)"
-            )
-            raise ClusterConfigError(_(words, most=MOST))
+            raise ClusterConfigError(_(_ENDLESS, most=MOST))
     return steps
 
 
@@ -249,7 +243,7 @@ def _checked(data: Any) -> Any:
         words = N_("dtk.shards: the function returned a {kind}, not a tf.data.Dataset; return the batched dataset")
         raise ClusterConfigError(_(words, kind=type(data).__name__))
     if data.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise ClusterConfigError(_("dtk.shards: the dataset never ends; end it with .take(number of batches)"))
+        raise ClusterConfigError(_(_ENDLESS, most=MOST))
     spec = first_leaf(data.element_spec)
     if spec.shape.rank == 0:
         raise ClusterConfigError(_("dtk.shards: the dataset is not batched; end it with .batch(global batch)"))

@@ -136,6 +136,21 @@ def _job(fn: Any, cell: Cell, threads: int) -> launch.Job:
     return replace(job, mode=mode, keras=keras, strategy=strategy)
 
 
+def _checked_counts(workers: Any) -> list[int]:
+    """The numbers of workers, in order, each once."""
+    counts = _listed("workers", workers)
+    for count in counts:
+        request.check_count("workers", count, max(16, 4 * environment.cores()))
+    return sorted({*counts})
+
+
+def _listed(name: str, given: Any) -> Sequence[Any]:
+    if not isinstance(given, (list, tuple, range)) or not given:
+        words = N_("{name}={given!r}: it takes a list of whole numbers, such as {example}")
+        raise ClusterConfigError(_(words, name=name, given=given, example=[1, 2]))
+    return given
+
+
 def refuse_on_colab(function: str, workers: int, force: bool) -> None:
     if workers > 1 and environment.on_colab() and not force:
         words = N_("on Colab dtk.run starts one worker; {function}(..., force=True) measures several on its two cores")
@@ -209,11 +224,7 @@ def study_cells(
     Raises:
         ClusterConfigError: with what to ask for instead.
     """
-    counts = sorted({*workers} if isinstance(workers, (list, tuple, range, set)) else {workers})
-    if not counts:
-        raise ClusterConfigError(_("{name}=[]: a study of nothing; give one number or more", name="workers"))
-    for count in counts:
-        request.check_count("workers", count, max(16, 4 * environment.cores()))
+    counts = _checked_counts(workers)
     whole_number("repeats", repeats)
     for name, batch in (("global_batch", global_batch), ("per_replica_batch", per_replica_batch)):
         if batch is not None:
@@ -240,9 +251,8 @@ def _curve(scaling: str, batch: int, counts: Sequence[int]) -> Iterator[Cell]:
 
 def _curves(counts: Sequence[int], whole: Any, each: Any, scaling: Any) -> dict[str, int]:
     """The batch of each curve that is asked for; of one whose batch is not given, that of the other at its start."""
-    if scaling is not None and scaling not in _SCALINGS:
-        words = N_("scaling={given!r}: it takes one of {names}, or None")
-        raise ClusterConfigError(_(words, given=scaling, names=", ".join(_SCALINGS)))
+    if scaling is not None:
+        one_of("scaling", scaling, _SCALINGS)
     if whole is None and each is None:
         words = N_(
             "neither global_batch nor per_replica_batch is given: a study of nothing; give one, such as "
@@ -276,7 +286,6 @@ def _divided(batch: int, counts: Sequence[int]) -> int:
 
 IMPLEMENTATIONS = ("AUTO", "RING", "NCCL")
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 4_000_000, 16_000_000)
-MOST_BYTES = 1 << 30
 
 
 def benchmark_allreduce(
@@ -290,7 +299,7 @@ def benchmark_allreduce(
 
     Args:
         workers: numbers of workers.
-        sizes: bytes of the whole array, on each worker; from 4 to 2^30.
+        sizes: bytes of the whole array, on each worker; from 4, one float32.
         implementation: "AUTO", "RING" or "NCCL" (GPUs).
         repeats: of each size, sizes in turn, after a warm-up.
         force: also on Colab, where `dtk.run` starts one worker.
@@ -305,8 +314,11 @@ def benchmark_allreduce(
     """
     import pandas as pd
 
-    _check_benchmark(workers, sizes, implementation, repeats)
-    counts = sorted(set(workers))
+    counts = _checked_counts(workers)
+    for size in _listed("sizes", sizes):
+        whole_number("sizes", size, least=4)
+    one_of("implementation", implementation, IMPLEMENTATIONS)
+    whole_number("repeats", repeats)
     refuse_on_colab("dtk.benchmark_allreduce", counts[-1], force)
     threads = max(1, environment.cores() // counts[-1])  # at every number of workers, as in `dtk.study`
     rows = []
@@ -324,23 +336,8 @@ def benchmark_allreduce(
     try:
         environment.say(str(fit(table)))
     except DtkError as error:
-        environment.say(_("no fit: {why}", why=error))
+        environment.say(str(error))
     return table
-
-
-def _check_benchmark(workers: Any, sizes: Any, implementation: Any, repeats: Any) -> None:
-    for name, given in (("workers", workers), ("sizes", sizes)):
-        if not isinstance(given, (list, tuple, range)) or not given:
-            words = N_("{name}={given!r}: it takes a list of whole numbers, such as {example}")
-            raise ClusterConfigError(_(words, name=name, given=given, example=[1, 2]))
-    for count in workers:
-        request.check_count("workers", count, max(16, 4 * environment.cores()))
-    for size in sizes:
-        if isinstance(size, bool) or not isinstance(size, int) or not 4 <= size <= MOST_BYTES:
-            words = N_("sizes: {size!r}, but it takes bytes from 4 (one float32) to {most:,}")
-            raise ClusterConfigError(_(words, size=size, most=MOST_BYTES))
-    one_of("implementation", implementation, IMPLEMENTATIONS)
-    whole_number("repeats", repeats)
 
 
 def _benchmark_job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, threads: int) -> launch.Job:
