@@ -7,7 +7,7 @@ import pytest
 from fabricate import fabricate, losses
 from live_folder import BAR, announce, empty, step
 
-from dtk.live.follow import Curve, Follower
+from dtk.live.follow import Follower
 from dtk.live.text import LogLines, clean
 from dtk.records import Record
 from dtk.watch.reader import Reader
@@ -70,16 +70,6 @@ def test_an_unknown_epoch_length_is_taken_from_the_first_epoch(folder):
     assert follower.total == 15
 
 
-def test_a_curve_stays_small_and_keeps_its_means():
-    line = Curve()
-    for number in range(1, 1001):
-        line.add(number, float(number))
-    assert line.steps[-1] == 1000
-    assert len(line.steps) <= 200
-    starts = [0, *line.steps[:-1]]
-    assert line.values == [(first + 1 + last) / 2 for first, last in zip(starts, line.steps, strict=True)]
-
-
 def test_open_steps_are_bounded(folder):
     _, follower = following(folder, 2)
     for number in range(1, 5001):
@@ -139,7 +129,7 @@ def test_shares_are_by_worker(tmp_path):
     shares = np.stack([0.1 * curve, 0.2 * curve, 0.3 * curve, 0.4 * curve], axis=1)
     follower = shares_of(fabricate(tmp_path / "run", workers=2, replicas=2, shares=shares))
     for share, part in zip(follower.losses, (0.3, 0.7), strict=True):
-        assert share.values == pytest.approx(part * curve)
+        assert list(share) == pytest.approx(part * curve)
 
 
 def test_shares_of_one_worker_are_by_replica(tmp_path):
@@ -150,4 +140,4 @@ def test_shares_of_one_worker_are_by_replica(tmp_path):
 
 def test_shares_of_very_many_workers_are_left_out(tmp_path):
     follower = shares_of(fabricate(tmp_path / "run", workers=20, steps=3))
-    assert [curve.values for curve in follower.losses] == [pytest.approx(losses(3))]
+    assert [list(curve) for curve in follower.losses] == [pytest.approx(losses(3))]

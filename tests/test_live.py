@@ -7,6 +7,7 @@ import sys
 import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from live_folder import BAR, announce, empty, step, write
 
@@ -258,6 +259,13 @@ def test_shares_stand_one_upon_the_other_under_the_loss():
     assert layers[1].get("d") == "M8.0 92L8.0 59.0L150.0 75.5L292.0 75.5L292.0 92Z"
     assert line.get("d") == "M8.0 26.0L150.0 42.5L292.0 59.0"
     assert root.get("aria-label") == "loss 1 at step 3: worker 0 0.5, worker 1 0.5"
+
+
+def test_of_many_steps_a_point_is_the_mean_of_several():
+    (path,) = ET.fromstring(loss(range(1000))).iter("path")
+    points = [tuple(map(float, place.split())) for place in path.get("d")[1:].split("L")]
+    assert len(points) == 200
+    np.testing.assert_allclose(np.diff([y for __, y in points]), points[1][1] - points[0][1], atol=0.11)
 
 
 def test_a_loss_that_is_no_number_leaves_a_gap_in_all_layers():

@@ -104,7 +104,7 @@ def test_a_failing_point_is_kept_and_the_rest_goes_on(capsys):
     assert two["failed"] == "worker 0 raised ValueError: no luck"
     assert np.isfinite(two["ceiling"])
     assert "1 of 4 runs failed; the first: worker 0 raised ValueError: no luck" in capsys.readouterr().out
-    assert repr(study) == "<Study steps workers=1,2 runs=4 failed=1>"
+    assert repr(study) == "<Study partial workers=1,2 runs=4 failed=1>"
 
 
 @pytest.mark.trains

@@ -1,6 +1,6 @@
 """A run while it goes: a dashboard in a notebook, labelled lines elsewhere, nothing in CI.
 
-Runs in the kernel. `show` chooses; `follow` keeps what the workers write in bounded memory; `dashboard` shows it in a
+Runs in the kernel. `show` chooses; `follow` keeps what the workers write as numbers; `dashboard` shows it in a
 notebook, and `text` elsewhere.
 """
 

@@ -28,6 +28,7 @@ from dtk.watch.waiting import Line, clauses
 __all__ = ["Dashboard", "Layer", "curve"]
 
 _EVERY = 0.5  # seconds between two drawings
+_MOST_POINTS = 200  # of the loss
 _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
 _ENDS = N_("finished"), N_("failed"), N_("stopped")
 _STATES = N_("starting"), N_("running"), N_("training"), *_ENDS
@@ -156,11 +157,9 @@ class Dashboard(Live):
 
     def _loss(self) -> str:
         """The loss, over the shares that it is the sum of; "" before there are two points."""
-        curves = self.follower.losses
-        if not curves[0].steps:
-            return ""
         name = worker_name if self.workers > 1 else replica_name
-        return curve(curves[0].steps, [Layer(name(k), worker_color(k), each.values) for k, each in enumerate(curves)])
+        layers = [Layer(name(k), worker_color(k), each) for k, each in enumerate(self.follower.losses)]
+        return curve(self.follower.steps, layers) if self.follower.step else ""
 
     def _table(self, outcome: str) -> str:
         rows = []
@@ -204,23 +203,26 @@ class Layer(NamedTuple):
 def curve(steps: Sequence[float], layers: Sequence[Layer]) -> str:
     """Draw the loss by step over the layers that it is the sum of; "" for fewer than two finite points.
 
-    A point that is not finite leaves a gap. The lower end of the scale is 0, or the least loss where that is negative.
-    A single layer is the loss itself. Where one is negative none is drawn, because areas would not be true then.
+    Of many steps a point is the mean of several. One that is not finite leaves a gap. The lower end of the scale is 0,
+    or the least loss where that is negative. A single layer is the loss itself. Where one is negative none is drawn,
+    because areas would not be true then.
     """
-    values = np.array([layer.values for layer in layers], float)
+    cuts = np.linspace(0, len(steps), min(len(steps), _MOST_POINTS) + 1).astype(int)
+    values = np.add.reduceat([layer.values for layer in layers], cuts[:-1], axis=1) / np.diff(cuts)
+    steps = np.asarray(steps)[cuts[1:] - 1]
     losses = values.sum(axis=0)
     known = np.isfinite(losses)
     if known.sum() < 2:
         return ""
     low, high = min(0.0, losses[known].min()), losses[known].max()
-    xs = _LEFT + (np.array(steps) - steps[0]) * ((_RIGHT - _LEFT) / ((steps[-1] - steps[0]) or 1))
+    xs = _LEFT + (steps - steps[0]) * ((_RIGHT - _LEFT) / ((steps[-1] - steps[0]) or 1))
     heights = _FOOT - (values.cumsum(axis=0) - low) * ((_FOOT - _TOP) / ((high - low) or 1))
     said, last = f"{_('loss')} {_figure(losses[known][-1])}", _("step {step:.0f}", step=steps[-1])
     words, areas = _("{words} at step {step:.0f}", words=said, step=steps[-1]), []
     if len(layers) > 1 and not (values < 0).any():
         pairs = zip(layers, heights, strict=True)
         areas = [f'<path d="{_path(xs, ys, known, _FOOT)}" fill="{layer.color}"/>' for layer, ys in pairs]
-        shares = _(", ").join(f"{layer.name} {_figure(layer.values[-1])}" for layer in layers)
+        shares = _(", ").join(f"{layer.name} {_figure(each[-1])}" for layer, each in zip(layers, values, strict=True))
         words = _("{name}: {words}", name=words, words=shares)
     pen = 'fill="none" stroke="currentColor" stroke-width="1.5" stroke-linejoin="round"'
     drawn = [

@@ -4,7 +4,6 @@ and `dtk.benchmark_allreduce`: what an all-reduce takes on this machine, by size
 
 from __future__ import annotations
 
-import functools
 import random
 import statistics
 import time
@@ -109,13 +108,16 @@ def study(
     Raises:
         ClusterConfigError, NotShippable: before anything starts.
     """
+    from tqdm.auto import tqdm
+
     cells = study_cells(workers, global_batch, per_replica_batch, scaling, repeats)
     most = max(cell.workers for cell in cells)
     refuse_on_colab("dtk.study", most, force)
     jobs = [(cell, _job(fn, cell, max(1, environment.cores() // most))) for cell in cells]
     random.Random(0).shuffle(jobs)
-    found = Study([], _label(fn))
-    with _bar(len(jobs)) as bar, environment.quiet():
+    found = Study([], str(getattr(fn, "__name__", type(fn).__name__)))
+    bar = tqdm(total=len(jobs), unit=_("run"), disable=environment.live_mode() == "off")
+    with bar, environment.quiet():
         for cell, job in jobs:
             bar.set_description(f"{cell.kind}, {cell.workers} × {cell.per_replica_batch}")  # noqa: RUF001
             found.rows.append({**asdict(cell), **_measure(job, cell)})
@@ -195,18 +197,6 @@ def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
         "dtk.record_step to a loop, and train some 20 steps or more"
     )
     return {**found, "failed": _(words)}
-
-
-def _label(fn: Any) -> str:
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return str(getattr(fn, "__name__", type(fn).__name__))
-
-
-def _bar(total: int) -> Any:
-    from tqdm.auto import tqdm
-
-    return tqdm(total=total, unit=_("run"), disable=environment.live_mode() == "off")
 
 
 # ---- which runs a study takes, checked before any process starts
