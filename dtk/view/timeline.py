@@ -119,18 +119,13 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
 
 def _attempts(run: Recorded) -> list[list[_Lane]]:
     """The lanes of each start of the cluster; one without restarts."""
-    if run.folder is None:
-        return [[]]
-    earlier = run.folder.earlier
-    if not earlier:
-        return [_lanes(run.folder, run.records, 0.0)]
-    before = [_lanes(folder, folder.own_records, 0.0 if k == 0 else None) for k, folder in enumerate(earlier)]
-    return [*before, _lanes(run.folder, run.folder.own_records, None)]
+    folders = [] if run.folder is None else [*run.folder.earlier, run.folder]
+    return [_lanes(folder, first=k == 0) for k, folder in enumerate(folders)] or [[]]
 
 
-def _lanes(folder: RunFolder, records: pandas.DataFrame, since: float | None) -> list[_Lane]:
-    """since: seconds, None for when the member's process started."""
-    times = within_epochs(timing.step_times(records))
+def _lanes(folder: RunFolder, first: bool) -> list[_Lane]:
+    """first: its lanes begin with the call of `dtk.run`; those of further starts with the member's process."""
+    times = within_epochs(timing.step_times(folder.own_records))
     lanes = []
     for member in folder.members:
         worker, events = member.worker, member.events
@@ -145,7 +140,7 @@ def _lanes(folder: RunFolder, records: pandas.DataFrame, since: float | None) ->
             failed=Failed.state in at,
             steps=times[times.worker == worker],
             evaluations=evaluations(events) if worker == folder.workers else None,
-            since=at.get(Starting.state, begun) if since is None else since,
+            since=0.0 if first else at.get(Starting.state, begun),
             faults=[(event.at, event.kind) for event in of_kind(events, FaultCame)],
         )
         lanes.append(lane)
