@@ -206,7 +206,10 @@ def _largest(curve: pandas.DataFrame) -> Any:
 
 
 def _repeated(curve: pandas.DataFrame) -> str:
-    least, most = curve.measured_n[curve.measured_n > 0].agg(["min", "max"])
+    counts = curve.measured_n[curve.measured_n > 0]
+    if counts.empty:
+        return ""
+    least, most = counts.min(), counts.max()
     many = most if least == most else _("{first} to {last}", first=least, last=most)
     return ngettext("One repeat, no range.", "Medians and ranges of {repeats} repeats.", most, repeats=many)
 
