@@ -11,9 +11,8 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from dtk.digits import bytes_of
 from dtk.errors import DtkError
-from dtk.language import N_, _, columns, ngettext
+from dtk.language import N_, _, bytes_of, columns, ngettext
 from dtk.records.facts import MOVING
 from dtk.records.tables import Recorded
 from dtk.scaling.shares import by_step

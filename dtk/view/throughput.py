@@ -13,8 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from dtk.digits import bytes_of, three
-from dtk.language import N_, _, columns, ngettext
+from dtk.language import N_, _, bytes_of, columns, ngettext, three
 from dtk.records.tables import Recorded
 from dtk.scaling import timing
 from dtk.scaling.summary import GAPS, losses
