@@ -7,7 +7,7 @@ from faking import steps_of
 
 import dtk
 from dtk import faults
-from dtk.view.fault_lab import ALONE, ANSWERS, CHOICES, FaultLab, seen
+from dtk.view.fault_lab import ANSWERS, FaultLab, seen
 
 
 def train(count=6):
@@ -35,7 +35,6 @@ def test_predict_inject_see(lab, predicted, verdict):
     assert lab.words.value.startswith(f"<b>exception(worker=1, step=3)</b><br>{verdict}: the worker ends")
     assert "WorkerFailed: worker 1 raised RuntimeError: injected" in lab.words.value
     assert "s after the fault" in lab.words.value
-    assert f"TensorFlow alone: {ALONE['exception'][:9]}" in lab.words.value
     assert not lab.button.disabled
 
 
@@ -83,7 +82,6 @@ def test_without_widgets_it_is_text(monkeypatch, workers):
     assert f"dtk.run(train, workers={workers}, faults=[dtk.faults.kill(worker={workers - 1}, step=5)])" in repr(page)
     assert ("drop_network" in repr(page)) == (workers > 1)
     assert all(answer in repr(page) for answer in ANSWERS.values())
-    assert set(ALONE) == set(CHOICES)
 
 
 @pytest.mark.parametrize("wrong", [{"workers": 0}, {"steps": 1.5}])
