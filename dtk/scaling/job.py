@@ -275,9 +275,10 @@ class Job:
     critical_batch: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("per_example", "batch", "critical_batch"):
-            if name != "critical_batch" or self.critical_batch is not None:
-                in_range(name, getattr(self, name), _ABOVE_0)
+        for name in ("per_example", "batch"):
+            in_range(name, getattr(self, name), _ABOVE_0)
+        if self.critical_batch is not None:
+            in_range("critical_batch", self.critical_batch, _ABOVE_0)
         for name, most in (("backward", 1), ("overlap", 1), ("spread", MOST_SPREAD), ("pack_bytes", math.inf)):
             in_range(name, getattr(self, name), most=most)
         for size in np.asarray(self.gradient_bytes).ravel().tolist() or [None]:
