@@ -209,16 +209,16 @@ def curve(steps: Sequence[float], layers: Sequence[Layer]) -> str:
     """
     cuts = np.linspace(0, len(steps), min(len(steps), _MOST_POINTS) + 1).astype(int)
     values = np.add.reduceat([layer.values for layer in layers], cuts[:-1], axis=1) / np.diff(cuts)
-    steps = np.asarray(steps)[cuts[1:] - 1]
+    at = np.asarray(steps)[cuts[1:] - 1]
     losses = values.sum(axis=0)
     known = np.isfinite(losses)
     if known.sum() < 2:
         return ""
     low, high = min(0.0, losses[known].min()), losses[known].max()
-    xs = _LEFT + (steps - steps[0]) * ((_RIGHT - _LEFT) / ((steps[-1] - steps[0]) or 1))
+    xs = _LEFT + (at - at[0]) * ((_RIGHT - _LEFT) / ((at[-1] - at[0]) or 1))
     heights = _FOOT - (values.cumsum(axis=0) - low) * ((_FOOT - _TOP) / ((high - low) or 1))
-    said, last = f"{_('loss')} {_figure(losses[known][-1])}", _("step {step:.0f}", step=steps[-1])
-    words, areas = _("{words} at step {step:.0f}", words=said, step=steps[-1]), []
+    said, last = f"{_('loss')} {_figure(losses[known][-1])}", _("step {step:.0f}", step=at[-1])
+    words, areas = _("{words} at step {step:.0f}", words=said, step=at[-1]), []
     if len(layers) > 1 and not (values < 0).any():
         pairs = zip(layers, heights, strict=True)
         areas = [f'<path d="{_path(xs, ys, known, _FOOT)}" fill="{layer.color}"/>' for layer, ys in pairs]
@@ -231,7 +231,7 @@ def curve(steps: Sequence[float], layers: Sequence[Layer]) -> str:
         f'<line x1="{_LEFT}" y1="{_FOOT}" x2="{_RIGHT}" y2="{_FOOT}" stroke="currentColor" opacity="0.35"/>',
         *reversed(areas),  # each covers the lower end of the one above
         f'<path d="{_path(xs, heights[-1], known)}" {pen}/>',
-        _text(_LEFT, _HEIGHT - 5, _("step {step:.0f}", step=steps[0]), _SMALL),
+        _text(_LEFT, _HEIGHT - 5, _("step {step:.0f}", step=at[0]), _SMALL),
         _text(_RIGHT, _HEIGHT - 5, last, _SMALL, "end"),
     ]
     return (
