@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import importlib
 import json
 import os
 import re
@@ -138,10 +137,11 @@ def _tfds() -> Any:
     So it is with the versions of Colab's own list: its tensorflow-metadata 1.21.0 asks for a newer protobuf.
     """
     try:
-        return importlib.import_module("tensorflow_datasets.public_api")
+        import tensorflow_datasets.public_api as library
     except Exception as error:  # whatever its import, or that of what it needs, comes to
         words = _("tensorflow-datasets can't be used here: {why}", why=f"{type(error).__name__}: {error}")
         raise DatasetUnavailable(words, remedy=_("source='embedded' does without it")) from None
+    return library
 
 
 RECORD_FRAME = 16  # bytes around each record of a TFRecord file: length, its CRC, the data's CRC
