@@ -66,11 +66,6 @@ def test_the_headline_names_the_biggest_part(tmp_path):
     assert waiting.startswith("The biggest part of a step is waiting for the last: 700 of")
 
 
-def test_one_process_alone_neither_reduces_nor_waits(tmp_path):
-    words = alternative(dtk.plot.step_time(with_reductions(tmp_path, workers=1)))
-    assert "One process alone neither reduces nor waits." in words
-
-
 def test_without_records_it_says_what_to_add(tmp_path):
     empty = Run(RunFolder(tmp_path, 2), "cluster", 1, 0, [None, None], 1.0)
     for corner in empty.folder.each:

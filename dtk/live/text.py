@@ -18,6 +18,7 @@ from dtk.language import N_, _, ngettext
 from dtk.live import Live
 from dtk.live.follow import Follower
 from dtk.records import RunFolder
+from dtk.scaling.timing import spans
 from dtk.view.palette import member_name
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
@@ -183,13 +184,7 @@ def label(numbers: Sequence[int]) -> str:
     >>> label([0]), label([0, 1, 2, 3]), label([0, 2, 3, 7])
     ('0', '0-3', '0,2-3,7')
     """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(f"{first}" if first == end else f"{first}-{end}" for first, end in runs)
+    return ",".join(f"{first}" if first == end else f"{first}-{end}" for first, end in spans(numbers))
 
 
 # ---- printed

@@ -11,6 +11,7 @@ They divide a step's time without gap or overlap, so they add up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -177,18 +178,18 @@ def fates(folder: RunFolder) -> pandas.DataFrame:
     return table.astype({"attempt": int, "step": int, "lost": bool, "again": bool})
 
 
-def spans(steps: list[int]) -> list[tuple[int, int]]:
-    """Steps that follow one another, as first and last.
+def spans(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Numbers, of steps for example, that follow one another, as first and last.
 
     >>> spans([1, 2, 3, 7, 9, 10])
     [(1, 3), (7, 7), (9, 10)]
     """
     found: list[tuple[int, int]] = []
-    for step in steps:
-        if found and step == found[-1][1] + 1:
-            found[-1] = (found[-1][0], step)
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
         else:
-            found.append((step, step))
+            found.append((number, number))
     return found
 
 

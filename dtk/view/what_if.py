@@ -101,8 +101,8 @@ def predictions(job: Job, cluster: Cluster, workers: int) -> pandas.DataFrame:
 def _runs(table: pandas.DataFrame) -> Iterator[tuple[int, int, str]]:
     """Rows in a row with one limit of their examples/s: first, last, limit."""
     for limit, rows in itertools.groupby(range(len(table)), key=lambda row: table.slowed_by[row]):
-        first, *more = rows
-        yield first, [first, *more][-1], limit
+        found = list(rows)
+        yield found[0], found[-1], limit
 
 
 def _draw(grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> None:
