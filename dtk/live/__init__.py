@@ -55,7 +55,8 @@ class Counting(Live):
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self.EVERY
-        self._write(_("{title}: step {n} of {steps}", title=self._title, n=self._follower.step, steps=self._steps))
+        words = _("step {step} of {total}", step=self._follower.step, total=self._steps)
+        self._write(_("{name}: {words}", name=self._title, words=words))
 
     def close(self, outcome: str, finished: bool = False) -> None:
         self._write("")
