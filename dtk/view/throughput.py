@@ -160,7 +160,7 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
         if row.gap and row.workers > 1 and np.isfinite(row.measured):
             canvas.note(ax, _(row.gap), (x, row.measured), (0, -9), ha="center", va="top")
         elif row.failed and not np.isfinite(row.measured):
-            _failed(ax, x)
+            _failed(ax, x, _("failed"))
     known = curve[["ideal", "ceiling", "measured", "ceiling_max", "measured_max"]].to_numpy(float)
     ax.set_ylim(0, 1.22 * np.nanmax(known[np.isfinite(known)]))  # the legend has its place above the lines
     ax.set_ylabel(_("examples/s"))
@@ -217,7 +217,7 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
     highest = 1.0
     for x, row in enumerate(curve.itertuples(index=False)):
         if not np.isfinite(row.efficiency):
-            _failed(ax, x)
+            _failed(ax, x, _("failed") if np.isnan(row.measured) else _("no baseline"))
             continue
         highest = max(highest, _stack(ax, x, curve.iloc[x], 56 / len(curve)))
         if np.isfinite(row.ceiling) and row.workers > 1:
@@ -266,9 +266,9 @@ def _efficiency_words(curve: pandas.DataFrame) -> tuple[str, str]:
     return _(title, **values), " ".join(caption)
 
 
-def _failed(ax: Axes, x: int) -> None:
+def _failed(ax: Axes, x: int, words: str) -> None:
     style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "style": "italic"}
-    ax.text(x, 0.02, _("failed"), transform=ax.get_xaxis_transform(), **style)
+    ax.text(x, 0.02, words, transform=ax.get_xaxis_transform(), **style)
 
 
 # ---- a step's parts
