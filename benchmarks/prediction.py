@@ -25,9 +25,8 @@ from dtk import environment
 from dtk.cli import train
 from dtk.launch import launch
 from dtk.scaling.job import Cluster, Job, Link
-from dtk.scaling.parts import step_parts
 from dtk.scaling.prediction import fit, predict
-from dtk.scaling.timing import throughput
+from dtk.scaling.timing import step_parts, throughput
 
 BATCH = 32  # examples a replica
 STEPS = 40

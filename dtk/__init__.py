@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from dtk.runs import Run as Run
     from dtk.runs import baseline as baseline
     from dtk.runs import run as run
-    from dtk.scaling.parts import step_parts as step_parts
-    from dtk.scaling.parts import step_reductions as step_reductions
-    from dtk.studies.all_reduce import benchmark_allreduce as benchmark_allreduce
+    from dtk.scaling.timing import step_parts as step_parts
+    from dtk.scaling.timing import step_reductions as step_reductions
     from dtk.studies.shards import shards as shards
     from dtk.studies.study import Study as Study
+    from dtk.studies.study import benchmark_allreduce as benchmark_allreduce
     from dtk.studies.study import study as study
     from dtk.worker.estimator import EstimatorRecorder as EstimatorRecorder
     from dtk.worker.keras import Recorder as Recorder
@@ -76,10 +76,9 @@ _NAMES = {  # by the module that each is in
     "dtk.proof.diagnose": "diagnose",
     "dtk.proof.verify": "verify",
     "dtk.runs": "Run baseline run",
-    "dtk.scaling.parts": "step_parts step_reductions",
-    "dtk.studies.all_reduce": "benchmark_allreduce",
+    "dtk.scaling.timing": "step_parts step_reductions",
     "dtk.studies.shards": "shards",
-    "dtk.studies.study": "Study study",
+    "dtk.studies.study": "Study benchmark_allreduce study",
     "dtk.worker.estimator": "EstimatorRecorder",
     "dtk.worker.keras": "Recorder",
     "dtk.worker.loop": "record_step",

@@ -202,7 +202,7 @@ def _show(options: argparse.Namespace, rest: list[str]) -> None:
 
 def _table(run: Run) -> list[str]:
     """What was run, how it ended, a row for each worker, and where the rest is."""
-    from dtk.live.show import heading
+    from dtk.live import heading
     from dtk.scaling import summary
 
     attempts = run.folder.attempts

@@ -8,15 +8,12 @@ a new figure, and returns the Axes. Colours of text and lines follow matplotlib'
 from dtk.view.canvas import axes, headline
 from dtk.view.fault_lab import fault_lab
 from dtk.view.loss_scaling import loss_scaling, loss_scaling_lab
-from dtk.view.processes import fan, processes
+from dtk.view.processes import fan, processes, wait_for
 from dtk.view.proof import difference, proof
-from dtk.view.restarts import restarts
 from dtk.view.ring import ring
 from dtk.view.sharding import sharding
-from dtk.view.step_time import overlap, step_time
-from dtk.view.throughput import efficiency, throughput
-from dtk.view.timeline import timeline
-from dtk.view.wait_for import wait_for
+from dtk.view.throughput import efficiency, overlap, step_time, throughput
+from dtk.view.timeline import restarts, timeline
 from dtk.view.what_if import what_if, what_if_lab
 
 __all__ = [

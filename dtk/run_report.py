@@ -10,14 +10,13 @@ from typing import Any
 from dtk import plot
 from dtk.errors import DtkError, VerificationError
 from dtk.language import _
-from dtk.live.show import heading
+from dtk.live import heading
 from dtk.proof.diagnose import diagnose
 from dtk.proof.proof import kept
 from dtk.proof.verify import prove
 from dtk.records.facts import RunLike, versions_of
 from dtk.scaling import summary
-from dtk.view.canvas import alternative
-from dtk.view.page import figure, page, text
+from dtk.view.canvas import alternative, figure, page, text
 from dtk.view.palette import member_name
 
 __all__ = ["compared", "write"]

@@ -12,13 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk import environment
+from dtk import environment, live
 from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
 from dtk.launch import folders, launch, program, request, tf_config
 from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Localhost, Place
-from dtk.live import show
 from dtk.records import Attempt, RunFolder
 from dtk.records.tables import RunLike
 from dtk.view.cluster_picture import ClusterPicture
@@ -304,11 +303,11 @@ def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quie
         note += _(", attempt {number} of {most}", number=number, most=job.restarts + 1)
     reader, started = Reader(folder), time.monotonic() - began
     size = job.workers, job.replicas, job.mode
-    view = show.Live()
+    view = live.Live()
     if not quiet:
-        view = show.show(*size, reader, note=note, program=job.program)
+        view = live.show(*size, reader, note=note, program=job.program)
     elif job.follow.get("steps") and environment.live_mode() != "off":
-        view = show.Counting(reader, job.replicas, job.follow["title"], job.follow["steps"])
+        view = live.Counting(reader, job.replicas, job.follow["title"], job.follow["steps"])
     outcome = _("interrupted")
     failed: str | None = outcome
     try:

@@ -31,7 +31,7 @@ from dtk.proof.proof import Proof, judged
 from dtk.records import Journal
 from dtk.records.events import Failed, FaultCame, Finished
 from dtk.scaling.job import ETHERNET_10, Cluster
-from dtk.scaling.sharding import from_lists
+from dtk.studies.shards import from_lists
 from dtk.view.what_if import EXAMPLE
 
 __all__ = ["DRAWN", "texts"]

@@ -20,11 +20,10 @@ from chaotic import Clock, Plan, World
 from chaotic_members import FAILS, HANGS, LAG, LEAVES, PARTS, REAPED, Mishap
 from hypothesis import strategies as st
 
-from dtk import records, runs
+from dtk import live, records, runs
 from dtk.environment import scratch
 from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled
 from dtk.launch import folders, launch
-from dtk.live import show
 from dtk.records.events import Event, parse
 from dtk.scaling.timing import fates
 from dtk.watch import signs, waiting
@@ -164,7 +163,7 @@ def play(monkeypatch):
     clock, stage = Clock(), SimpleNamespace()
     for module in (launch, runs, signs):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(show, "show", lambda *size, **words: View(stage.world, size[3]))
+    monkeypatch.setattr(live, "show", lambda *size, **words: View(stage.world, size[3]))
     monkeypatch.setattr(records, "_append", lambda *line: stage.world.append(*line))
     monkeypatch.setattr(folders, "KEPT_RUNS", KEPT)
     memory = Path("/dev/shm")  # where a file is opened in a fifth of the time

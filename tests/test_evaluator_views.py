@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import xml.etree.ElementTree as ET
+
+import matplotlib
+
+from dtk.records.events import Evaluating, Evaluation, Failed, Finished, Running, Starting
+
+matplotlib.use("Agg")
 
 import numpy as np
 import pytest
@@ -10,10 +17,11 @@ from fabricate import fabricate
 from live_folder import announce, step
 from matplotlib.colors import to_rgba
 
+from dtk import live
 from dtk import plot as plots
+from dtk.errors import WorkerFailed
 from dtk.live import text
 from dtk.records import Journal, RunFolder
-from dtk.records.events import Evaluating, Evaluation, Finished, Running, Starting
 from dtk.view.palette import EVALUATOR_COLOR
 from dtk.watch.reader import Reader
 
@@ -67,10 +75,10 @@ def test_the_dashboard_says_what_the_evaluator_does(folder, dashboard):
     tell(folder, Evaluating(1.0, step=None))
     assert shown(dashboard, *training, "running") == "evaluating"
     tell(folder, evaluation(1.2, 20, accuracy=0.91234, loss=0.4))
-    assert shown(dashboard, *training, "running") == "evaluated step 20: accuracy 0.9123, loss 0.4"
+    assert shown(dashboard, *training, "running") == "evaluated, step 20: accuracy 0.9123, loss 0.4"
     tell(folder, Evaluating(1.3, step=40))
-    assert shown(dashboard, *training, "running") == "evaluating step 40"
-    assert shown(dashboard, *training, "finished") == "finished, evaluated step 20: accuracy 0.9123, loss 0.4"
+    assert shown(dashboard, *training, "running") == "evaluating, step 40"
+    assert shown(dashboard, *training, "finished") == "finished, evaluated, step 20: accuracy 0.9123, loss 0.4"
     assert EVALUATOR_COLOR in dashboard.page.value
     assert "step 3 of 20" in dashboard.page.value, "the evaluator counts for no step"
     assert 'value="3" max="20"' in dashboard.page.value
@@ -81,6 +89,16 @@ def announce_workers_only(folder):
     announce(folder, 20, 1)
     for number in (1, 2, 3):
         step(folder, number)
+
+
+def test_workers_that_have_finished_wait_for_the_evaluator(folder, dashboard):
+    assert shown(dashboard, "finished", "finished", "running") == "waiting for a checkpoint"
+    assert dashboard.page.value.count("finished, waits for the others") == 2
+
+
+def test_an_evaluator_that_failed_is_shown_to_have(folder, dashboard):
+    tell(folder, Failed(1.0))
+    assert shown(dashboard, "training", "training", "running") == "failed"
 
 
 def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folder, capsys, monkeypatch):
@@ -98,10 +116,16 @@ def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folde
     said.remove("[evaluator] hello")
     assert said == [
         "dtk: run",
-        "dtk: evaluator: evaluated step 20: accuracy 0.5",
+        "dtk: evaluator: evaluated, step 20: accuracy 0.5",
         "dtk: evaluator: evaluated: accuracy 0.75",
         "dtk: run: finished in 5.0 s",
     ]
+
+
+def test_the_title_names_it(folder, monkeypatch, capsys):
+    monkeypatch.setenv("DTK_LIVE", "text")
+    live.show(2, 1, "cluster", Reader(folder))
+    assert capsys.readouterr().out == "dtk: cluster of 2 workers and an evaluator\n"
 
 
 # ---- timeline
@@ -144,3 +168,21 @@ def test_the_evaluator_has_a_lane_with_a_block_for_each_evaluation(tmp_path):
     assert colors == {to_rgba(EVALUATOR_COLOR)[:3]}
     enlarged = ax.figure.axes[1]
     assert [label.get_text() for label in enlarged.get_yticklabels()] == ["worker 0", "worker 1"]
+
+
+def test_labels_of_many_evaluations_do_not_overlap_and_the_last_is_there(tmp_path):
+    run = beside(tmp_path, *(evaluation(1.0 + 0.02 * k, 100 * k, seconds=0.01) for k in range(1, 31)))
+    ax = plots.timeline(run)
+    ax.figure.canvas.draw()
+    notes = [note for note in ax.texts if note.get_text() in labels(ax)]
+    assert notes[0].get_text() == "step 3000"
+    assert 3 <= len(notes) < 30
+    boxes = sorted((note.get_window_extent().x0, note.get_window_extent().x1) for note in notes)
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(boxes))
+
+
+def test_an_evaluator_that_failed_is_named(tmp_path):
+    run = beside(tmp_path, evaluation(1.3, 10), Failed(1.4))
+    ax = plots.timeline(WorkerFailed("evaluator raised", worker="evaluator", folder=run.folder))
+    assert ax.get_title("left") == "Evaluator failed after 1.4 s"
+    assert [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines] == [([1.4], [2])]

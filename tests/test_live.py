@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import sys
 import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from live_folder import BAR, announce, empty, step, write
 
+from dtk import live
 from dtk.live import dashboard as module
-from dtk.live import show, text
-from dtk.live.dashboard import Layer, curve, image
+from dtk.live import text
+from dtk.live.dashboard import Layer, curve
+from dtk.records import Journal
+from dtk.records.events import Failed
 from dtk.view.palette import worker_color
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
@@ -84,7 +87,7 @@ def test_a_follower_says_how_far_it_is_and_leaves_nothing(folder, capsys, monkey
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
     reader = Reader(folder)
-    view = show.Counting(reader, 1, "each step again", 4)
+    view = live.Counting(reader, 1, "each step again", 4)
     for number, seconds in enumerate((0.5, 2.1, 2.2, 2.7), start=1):
         step(folder, number)
         reader.look()
@@ -107,7 +110,7 @@ def test_the_mode_chooses_the_view(folder, monkeypatch, capsys):
     kinds = []
     for mode in ("off", "text", "widgets"):
         monkeypatch.setenv("DTK_LIVE", mode)
-        kinds.append(type(show.show(2, 1, "cluster", Reader(folder))).__name__)
+        kinds.append(type(live.show(2, 1, "cluster", Reader(folder))).__name__)
     assert kinds == ["Live", "TextView", "Dashboard"]
 
 
@@ -134,9 +137,9 @@ def test_dashboard_shows_states_progress_curves_and_logs(folder, dashboard):
     assert worker_color(1) in rows
     assert 'value="5" max="20"' in rows
     assert "ETA" in rows
-    assert '<svg role="img" aria-label="loss 1 at step 5, shares by worker: worker 0 0.5, worker 1 0.5"' in rows
+    assert '<svg role="img" aria-label="loss 1 at step 5: worker 0 0.5, worker 1 0.5"' in rows
     assert "&lt;b&gt;bold?&lt;/b&gt;\n2/2 ━━━━ loss: 1</pre>" in dashboard.panes[1].value
-    assert "nothing yet" in dashboard.panes[0].value
+    assert "nothing</pre>" in dashboard.panes[0].value
 
 
 def test_dashboard_ends_with_the_outcome(folder, dashboard):
@@ -159,13 +162,50 @@ def test_dashboard_tells_who_failed_from_who_failed_in_consequence(folder, dashb
     assert ">failed after step 10<" in dashboard.page.value
 
 
+def test_a_run_that_ended_early_has_no_time_left_to_tell(folder, dashboard):
+    announce(folder, 20, 1)
+    for number in (1, 2, 3):
+        step(folder, number)
+    dashboard.update(["training", "training"])
+    assert "ETA" in dashboard.page.value
+    dashboard.close("interrupted")
+    assert "step 3/20" in dashboard.page.value
+    assert "ETA" not in dashboard.page.value
+    assert "nothing</pre>" in dashboard.panes[0].value
+
+
+def test_dashboard_shows_a_failure(folder, dashboard):
+    step(folder, 1)
+    journal = Journal(folder.worker(1))
+    journal.event(Failed(1.0))
+    journal.close()
+    dashboard.update(["training", "training"])
+    dashboard.close("worker 1 raised ValueError: <no>")
+    assert "failed after step 1" in dashboard.page.value
+    assert "stopped after step 1" in dashboard.page.value
+    assert "&lt;no&gt;" in dashboard.page.value
+    assert "accent-color:#F44336" in dashboard.page.value
+
+
 def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
     write(folder, 0, "".join(f"line {i}\n" for i in range(100_000)))
     dashboard.update(["running", "running"])
     pane = dashboard.panes[0].value
     assert "line 99999" in pane
-    assert "kB skipped, all of it is in" in pane
+    assert "not all is shown here; all of it is in" in pane
     assert len(pane) < 10_000
+
+
+def test_dashboard_draws_at_most_twice_a_second(folder, monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    view = module.Dashboard(Reader(folder), 1, "run")
+    drawn = []
+    monkeypatch.setattr(view, "_draw", lambda: drawn.append(1))
+    for tick in range(100):
+        now[0] = tick / 10
+        view.update(["running", "running"])
+    assert len(drawn) <= 20
 
 
 def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
@@ -187,7 +227,7 @@ def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
         "worker 1",
         "step 3, loss ",
         "<progress ",
-        '<img alt="loss ',
+        'aria-label="loss ',
     ):
         assert words in last["text/html"]
     assert {bundle["application/vnd.jupyter.widget-view+json"]["model_id"] for bundle in shown} == {view.box.model_id}
@@ -196,9 +236,9 @@ def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
 # ---- pictures
 
 
-def loss(*layers, **more):
+def loss(*layers):
     each = [Layer(f"worker {k}", worker_color(k), values) for k, values in enumerate(layers)]
-    return curve(range(1, len(layers[0]) + 1), each, **more)
+    return curve(range(1, len(layers[0]) + 1), each)
 
 
 def test_a_curve_is_drawn_in_the_ink_of_the_page():
@@ -211,17 +251,31 @@ def test_a_curve_is_drawn_in_the_ink_of_the_page():
     assert loss([2.0]) == ""
 
 
-def test_a_curve_apart_from_its_page_says_what_it_shows():
-    picture = image(loss([2.0, 1.5, 1.0]))
-    assert 'alt="loss 1 at step 3"' in picture
-    alone = base64.b64decode(re.search(r"base64,([^\"]+)", picture)[1]).decode()
-    assert ET.fromstring(alone).tag == "{http://www.w3.org/2000/svg}svg"
-    assert "currentColor" not in alone, "which is black in an image, also on a dark page"
-    assert image("") == ""
+def test_shares_stand_one_upon_the_other_under_the_loss():
+    root = ET.fromstring(loss([1.0, 0.5, 0.5], [1.0, 1.0, 0.5]))
+    *layers, line = root.iter("path")
+    assert [layer.get("fill") for layer in layers] == [worker_color(1), worker_color(0)]
+    assert layers[0].get("d") == "M8.0 92L8.0 26.0L150.0 42.5L292.0 59.0L292.0 92Z", "the whole loss"
+    assert layers[1].get("d") == "M8.0 92L8.0 59.0L150.0 75.5L292.0 75.5L292.0 92Z"
+    assert line.get("d") == "M8.0 26.0L150.0 42.5L292.0 59.0"
+    assert root.get("aria-label") == "loss 1 at step 3: worker 0 0.5, worker 1 0.5"
 
 
-@pytest.mark.parametrize(("workers", "replicas", "note"), [(1, 4, "shares by replica"), (3, 1, "shares by worker")])
-def test_who_the_layers_are(tmp_path, monkeypatch, capsys, workers, replicas, note):
+def test_of_many_steps_a_point_is_the_mean_of_several():
+    (path,) = ET.fromstring(loss(range(1000))).iter("path")
+    points = [tuple(map(float, place.split())) for place in path.get("d")[1:].split("L")]
+    assert len(points) == 200
+    np.testing.assert_allclose(np.diff([y for __, y in points]), points[1][1] - points[0][1], atol=0.11)
+
+
+def test_a_loss_that_is_no_number_leaves_a_gap_in_all_layers():
+    root = ET.fromstring(loss([1.0, 1.0, float("nan"), 1.0, 1.0], [1.0] * 5))
+    assert [path.get("d").count("M") for path in root.iter("path")] == [2, 2, 2]
+    assert "nan" not in "".join(path.get("d") for path in root.iter("path"))
+
+
+@pytest.mark.parametrize(("workers", "replicas", "name"), [(1, 4, "replica 3"), (3, 1, "worker 2")])
+def test_who_the_layers_are(tmp_path, monkeypatch, capsys, workers, replicas, name):
     folder = empty(tmp_path, workers)
     for number in (1, 2, 3):
         step(folder, number, range(workers))
@@ -230,5 +284,5 @@ def test_who_the_layers_are(tmp_path, monkeypatch, capsys, workers, replicas, no
         every = [row.replace("[0,", f"[{replica},", 1) for row in rows for replica in range(replicas)]
         (worker.path / "records.jsonl").write_text("\n".join(every) + "\n")
     view = module.Dashboard(Reader(folder), replicas, "run", "mirrored" if workers == 1 else "cluster")
-    assert f">{note}</text>" in view.page.value
+    assert re.search(rf'aria-label="[^"]*, {name} [^"]*"', view.page.value)
     assert view.page.value.count("<path") == max(workers, replicas) + 1

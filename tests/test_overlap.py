@@ -6,7 +6,7 @@ import pytest
 from test_parts import with_marks
 
 import dtk
-from dtk.scaling.parts import step_reductions
+from dtk.scaling.timing import step_reductions
 from dtk.view.canvas import alternative
 
 ONE = {k: [["reduce", 2.05, 2.1, 8], ["reduce", 2.6 + 0.1 * k, 2.9, 1000]] for k in (0, 1)}

@@ -11,8 +11,7 @@ import pytest
 from fabricate import fabricate
 
 import dtk
-from dtk.scaling.parts import PARTS, step_parts
-from dtk.scaling.timing import step_times
+from dtk.scaling.timing import PARTS, step_parts, step_times
 
 
 def with_marks(tmp_path, marks, workers=2):

@@ -95,7 +95,6 @@ def test_records_that_end_early_leave_the_rest_empty(pair):
     cut(pair[0], 1, 12)
     ax = plots.loss_scaling(*pair)
     assert len(stacks(ax)[0].get_data().values) == 12
-    assert "It has 30 steps, the stack 12" in said(ax)
     assert ax.get_xlim() == (0.5, 30.5)
 
 

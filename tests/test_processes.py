@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch
 import dtk
 from dtk.errors import WorkerFailed
 from dtk.records import Journal
-from dtk.scaling.parts import step_reductions
+from dtk.scaling.timing import step_reductions
 from dtk.view.canvas import alternative
 from dtk.view.palette import worker_color
 
@@ -68,7 +68,7 @@ def test_the_bytes_are_those_that_the_workers_noted(tmp_path):
 def test_without_marks_there_are_no_bytes(tmp_path):
     ax = dtk.plot.processes(cluster(tmp_path))
     assert alternative(ax).startswith("A step: 2 processes, 2 replicas, an all-reduce. Step 2.")
-    assert "all-reduce: each worker gives its gradients, gets the sum of all" in words(ax)
+    assert "all-reduce: each replica gives its gradients, gets the sum of all" in words(ax)
 
 
 def test_several_replicas_in_one_process_add_up_inside_it(tmp_path):

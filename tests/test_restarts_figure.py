@@ -68,7 +68,7 @@ def test_an_attempt_without_a_step_and_one_that_is_lost_whole(tmp_path):
     ax = dtk.plot.restarts(restarted(tmp_path, (1, 19), (12, 16), None, (9, 33)))
     assert "49 steps computed, 33 count: 11 steps were computed up to 3 times" in alternative(ax)
     reasons = [text.get_text() for text in ax.texts if text.get_gid() == "reason"]
-    assert reasons == ["worker 1 was killed by SIGKILL"] * 2 + ["made no step: worker 1 was killed by SIGKILL"]
+    assert reasons == ["worker 1 was killed by SIGKILL"] * 3
     assert [label.get_text() for label in ax.get_yticklabels()] == [f"attempt {number}" for number in (1, 2, 3, 4)]
     assert (1, 12, 16) in spans_drawn(ax, "lost")
 

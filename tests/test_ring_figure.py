@@ -70,7 +70,7 @@ def fabricated(path, *, leave_out=(), finished=True):
                 RingUsed: {"chunk": back, "parts": [0, 1]},
             }
             for kind, facts in said.items():
-                if (worker, kind.what, step) not in leave_out:
+                if (worker, kind.state.removeprefix("ring "), step) not in leave_out:
                     journal.event(kind(step + 0.1, step=step, **about, **facts))
         if finished:
             journal.event(Finished(9.0))

@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 import dtk
-from dtk.scaling.sharding import from_lists, in_words
+from dtk.studies.shards import from_lists
+from dtk.view.sharding import in_words
 
 FIRST = [(2, "FILE", "tfrecord"), (2, "AUTO", "txt"), (3, "AUTO", "tfrecord")]  # the other products are slow
 TWO_OR_THREE = pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
@@ -158,7 +159,7 @@ def words():
     [
         (words, "an example is no whole number .*'one'.*map the lines to numbers first"),
         (lambda: sixteen().unbatch(), "is not batched; end it with .batch"),
-        (lambda: sixteen().repeat(), r"never ends; end it with .take"),
+        (lambda: sixteen().repeat(), r"or no end; end it with .take"),
         (lambda: [1, 2], "returned a list, not a tf.data.Dataset"),
     ],
 )
@@ -171,7 +172,7 @@ def test_what_cannot_be_numbered_says_what_to_change(make, sentence):
     ("arguments", "sentence"),
     [
         ({"make_dataset": [1]}, "make_dataset is a list, not a function"),
-        ({"make_dataset": sixteen, "policy": "data"}, "policy='data': it takes one of AUTO, DATA, FILE, OFF, or None"),
+        ({"make_dataset": sixteen, "policy": "data"}, "policy='data': it takes one of AUTO, DATA, FILE, OFF"),
         ({"make_dataset": by_context, "policy": "DATA"}, "divides the data itself.*leave policy out"),
     ],
 )

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 from dtk import plot as plots
-from dtk.scaling.sharding import from_lists
+from dtk.studies.shards import from_lists
 from dtk.view.palette import worker_color
 
 

@@ -9,7 +9,7 @@ import pytest
 from fabricate import fabricate
 
 from dtk import cli
-from dtk.live.lines import Fold, label
+from dtk.live.text import Fold, label
 from dtk.records import Journal, events
 from dtk.scaling import summary
 
@@ -77,6 +77,7 @@ def run(tmp_path):
     made = fabricate(tmp_path, steps=20, step_seconds=0.02)
     asked = {"workers": 2, "replicas": 1, "mode": "cluster", "seed": 0, "program": "train.py"}
     (tmp_path / "job.json").write_text(json.dumps(asked))
+    (tmp_path / "versions.json").write_text(json.dumps({"tensorflow": "2.21.0"}))
     made.folder.save_attempt(1, None, 0.0, 2.0)
     return made
 

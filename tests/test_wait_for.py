@@ -81,7 +81,7 @@ def test_every_number_of_workers_has_room(tmp_path, workers):
 
 def test_an_error_before_anything_started():
     ax = dtk.plot.wait_for(dtk.WorkerStalled("so it is"))
-    assert ax.texts[0].get_text() == "nothing was started, so no worker waits"
+    assert ax.texts[0].get_text().endswith("nothing was started, or the run ended well or goes on")
 
 
 # ---- live

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk.scaling.job import LINKS
-from dtk.scaling.parts import PARTS
+from dtk.scaling.timing import PARTS
 from dtk.view.loss_scaling import _LOSSES
 from dtk.view.palette import PART_COLORS, worker_color
 from dtk.view.what_if import EXAMPLE
@@ -58,7 +58,7 @@ def train(strategy: Any, global_batch: int = 512) -> None:
 
 def recorded(run: Any) -> dict[str, Any]:
     """Each step's seconds of each worker by what they went for, and its share of the loss; without the first step."""
-    from dtk.scaling.parts import step_parts
+    from dtk.scaling.timing import step_parts
 
     parts = step_parts(run).set_index(["step", "worker"])
     shares = run.records.groupby(["step", "worker"]).loss.sum()

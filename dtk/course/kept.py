@@ -123,8 +123,7 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
             was checked. Without a name a line says so.
     """
     # Late: a worker that tries an exercise's function imports this module, and draws nothing.
-    from dtk.view.canvas import drawn
-    from dtk.view.page import figure, page, table
+    from dtk.view.canvas import drawn, figure, page, table
 
     if place() is None:
         print(_("dtk: no answers are kept here (DTK_LIVE is off), so there is no report"))

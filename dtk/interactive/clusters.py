@@ -20,7 +20,7 @@ from dtk.interactive.session import CellOutcome, Session, line_in_words
 from dtk.language import N_, _, ngettext
 from dtk.launch import launch
 from dtk.launch.launch import Job
-from dtk.live.lines import named, workers_in_words
+from dtk.live.text import named, workers_in_words
 from dtk.runs import Run
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.watch import explain

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtk.compat.per_replica import Copies, copies, is_mirrored, local_values
 from dtk.language import _
-from dtk.live import lines
+from dtk.live import text
 
 if TYPE_CHECKING:
     import pandas
@@ -206,7 +206,7 @@ def _verdict(have: Mapping[int, Row], workers: int, kept: str) -> str:
     'only on 0'
     """
     if len(have) < workers:
-        return _("only on {workers}", workers=lines.label(sorted(have)))
+        return _("only on {workers}", workers=text.label(sorted(have)))
     if len({part for row in have.values() for part in row["digest"].split()}) == 1:
         return _("equal")
     return _("DIFFER") if kept == "mirrored" else _("differ, as each has its own")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from dtk.interactive import processes
 from dtk.interactive.session import CellOutcome, Session
 from dtk.language import N_, _, ngettext
-from dtk.live.lines import workers_in_words
+from dtk.live.text import workers_in_words
 
 __all__ = ["Settled", "compare", "free", "interrupt", "restart", "settle", "sync"]
 

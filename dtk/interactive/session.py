@@ -24,8 +24,7 @@ from dtk.interactive import DISPLAYED
 from dtk.interactive.barrier import Place, Wait, Where, stuck, unlike
 from dtk.interactive.processes import Peer, Started, lost
 from dtk.language import N_, _
-from dtk.live.lines import named
-from dtk.live.text import Printer
+from dtk.live.text import Printer, named
 from dtk.records import RunFolder
 from dtk.worker.wire import Message
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import itertools
-import re
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from dtk.environment import on_colab
 from dtk.language import N_, _
 from dtk.live import Live
 from dtk.live.follow import Follower
-from dtk.live.lines import LogLines
+from dtk.live.text import NOT_ALL, LogLines
 from dtk.view.controls import STYLE, beside, choice, folded, styled
 from dtk.view.palette import member_color, member_name, replica_name, worker_color, worker_name
 from dtk.watch import waiting
@@ -27,22 +25,18 @@ from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line, clauses
 
-__all__ = ["Dashboard", "Layer", "curve", "image"]
+__all__ = ["Dashboard", "Layer", "curve"]
 
 _EVERY = 0.5  # seconds between two drawings
+_MOST_POINTS = 200  # of the loss
 _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
-_STATES = N_("starting"), N_("running"), N_("training"), N_("finished"), N_("failed"), N_("stopped")
-_AFTER = {
-    "finished": N_("finished after step {step}"),
-    "failed": N_("failed after step {step}"),
-    "stopped": N_("stopped after step {step}"),
-}
+_ENDS = N_("finished"), N_("failed"), N_("stopped")
+_STATES = N_("starting"), N_("running"), N_("training"), *_ENDS
 _PIECE = 1 << 15  # bytes that one look reads from a log; a worker that writes more is skipped ahead
 
 # Of the picture of the loss, in px.
 _WIDTH, _HEIGHT = 300, 110
 _LEFT, _RIGHT, _TOP, _FOOT = 8, _WIDTH - 8, 26, _HEIGHT - 18
-_GREY = "#767676"
 _SMALL = 'opacity="0.7"'
 
 
@@ -53,15 +47,13 @@ class _LogTail:
         self.log = log
         self.lines: deque[str] = deque(maxlen=_LINES)
 
-    def look(self, none: str) -> str:
-        """none: what stands where there are no lines."""
+    def look(self) -> str:
         news = self.log.read(_PIECE, newest=True)
         self.lines.extend(line[:_CHARACTERS] for line in news if not is_chatter(line))
         shown = [*self.lines, self.log.partial[:_CHARACTERS]] if self.log.partial else list(self.lines)
         if self.log.skipped:
-            size = self.log.skipped // 1000
-            shown.insert(0, _("... {size:,} kB skipped, all of it is in {path}", size=size, path=self.log.path))
-        text = html.escape("\n".join(shown) or none)
+            shown.insert(0, _(NOT_ALL, path=self.log.path))
+        text = html.escape("\n".join(shown) or _("nothing"))
         # column-reverse lets the browser start at the end of the text, where the news is, after each redrawing.
         outer = "max-height:22em;overflow:auto;display:flex;flex-direction:column-reverse"
         inner = "flex:none;margin:0;line-height:1.25;font-size:12px;white-space:pre-wrap"
@@ -70,7 +62,7 @@ class _LogTail:
 
 def _one_of(panes: list[Any], names: list[str]) -> Any:
     """The panes, of which one is shown: chosen by mouse or keyboard, and in the page alone, while the kernel works."""
-    chosen = choice([_("nothing"), *names], _("nothing"), _("show what it printed:"), "initial")
+    chosen = choice([_("nothing"), *names], _("nothing"), _("what it printed"), "initial")
     stack = folded([ipywidgets.HTML(), *panes])
     ipywidgets.jslink((chosen, "index"), (stack, "selected_index"))
     return styled(ipywidgets.VBox([chosen, stack]))
@@ -134,10 +126,10 @@ class Dashboard(Live):
         return "\n".join([*lines, self.follower.words(ended=True)])
 
     def _last_page(self, outcome: str, finished: bool) -> str:
-        """The last frame, for a page without a kernel: with a picture that is kept there, and all logs, folded."""
-        page = self._table(outcome) + self._progress(outcome, finished) + image(self._loss())
+        """The last frame, for a page without a kernel: with all logs, folded."""
+        page = self._table(outcome) + self._progress(outcome, finished) + self._loss()
         for member, pane in enumerate(self.panes):
-            head = _("{name}: what it printed", name=self._name(member))
+            head = _("{name}: {words}", name=self._name(member), words=_("what it printed"))
             page += f"<details><summary>{head}</summary>{pane.value}</details>"
         return page
 
@@ -151,7 +143,7 @@ class Dashboard(Live):
         self.reader.look()
         self.page.value = self._table(outcome) + self._progress(outcome, finished) + self._loss() + STYLE
         for pane, tail in zip(self.panes, self.tails, strict=True):
-            pane.value = tail.look(none=_("nothing") if outcome else _("nothing yet"))
+            pane.value = tail.look()
 
     def _progress(self, outcome: str, finished: bool) -> str:
         """A bar, empty where it is not known how far the run is, and the progress in words."""
@@ -165,13 +157,9 @@ class Dashboard(Live):
 
     def _loss(self) -> str:
         """The loss, over the shares that it is the sum of; "" before there are two points."""
-        curves = self.follower.losses
-        if not curves[0].steps:
-            return ""
-        several = self.workers > 1
-        name, note = (worker_name, _("shares by worker")) if several else (replica_name, _("shares by replica"))
-        layers = [Layer(name(k), worker_color(k), each.values) for k, each in enumerate(curves)]
-        return curve(curves[0].steps, layers, note)
+        name = worker_name if self.workers > 1 else replica_name
+        layers = [Layer(name(k), worker_color(k), each) for k, each in enumerate(self.follower.losses)]
+        return curve(self.follower.steps, layers) if self.follower.step else ""
 
     def _table(self, outcome: str) -> str:
         rows = []
@@ -198,7 +186,7 @@ class Dashboard(Live):
             return _("finished, waits for the others")
         if what == "training" and step:
             return _("step {step} of {total}", step=step, total=total) if total else _("step {step}", step=step)
-        return _(_AFTER[what], step=step) if step and what in _AFTER else str(line)
+        return _("{state} after step {step}", state=_(what), step=step) if step and what in _ENDS else str(line)
 
 
 # ---- the loss as a picture in SVG, quick to draw, in the colours of the page
@@ -212,28 +200,30 @@ class Layer(NamedTuple):
     values: Sequence[float]
 
 
-def curve(steps: Sequence[float], layers: Sequence[Layer], note: str = "") -> str:
+def curve(steps: Sequence[float], layers: Sequence[Layer]) -> str:
     """Draw the loss by step over the layers that it is the sum of; "" for fewer than two finite points.
 
-    A point that is not finite leaves a gap. The lower end of the scale is 0, or the least loss where that is negative.
-    A single layer is the loss itself. Where one is negative none is drawn, because areas would not be true then.
-    note: whose the layers are.
+    Of many steps a point is the mean of several. One that is not finite leaves a gap. The lower end of the scale is 0,
+    or the least loss where that is negative. A single layer is the loss itself. Where one is negative none is drawn,
+    because areas would not be true then.
     """
-    values = np.array([layer.values for layer in layers], float)
+    cuts = np.linspace(0, len(steps), min(len(steps), _MOST_POINTS) + 1).astype(int)
+    values = np.add.reduceat([layer.values for layer in layers], cuts[:-1], axis=1) / np.diff(cuts)
+    at = np.asarray(steps)[cuts[1:] - 1]
     losses = values.sum(axis=0)
     known = np.isfinite(losses)
     if known.sum() < 2:
         return ""
     low, high = min(0.0, losses[known].min()), losses[known].max()
-    xs = _LEFT + (np.array(steps) - steps[0]) * ((_RIGHT - _LEFT) / ((steps[-1] - steps[0]) or 1))
+    xs = _LEFT + (at - at[0]) * ((_RIGHT - _LEFT) / ((at[-1] - at[0]) or 1))
     heights = _FOOT - (values.cumsum(axis=0) - low) * ((_FOOT - _TOP) / ((high - low) or 1))
-    said, last = f"{_('loss')} {_figure(losses[known][-1])}", _("step {step:.0f}", step=steps[-1])
-    words, areas = _("{words} at step {step:.0f}", words=said, step=steps[-1]), []
+    said, last = f"{_('loss')} {_figure(losses[known][-1])}", _("step {step:.0f}", step=at[-1])
+    words, areas = _("{words} at step {step:.0f}", words=said, step=at[-1]), []
     if len(layers) > 1 and not (values < 0).any():
         pairs = zip(layers, heights, strict=True)
         areas = [f'<path d="{_path(xs, ys, known, _FOOT)}" fill="{layer.color}"/>' for layer, ys in pairs]
-        shares = _(", ").join(f"{layer.name} {_figure(layer.values[-1])}" for layer in layers)
-        words = _("{words} at step {step:.0f}, {note}: {shares}", words=said, step=steps[-1], note=note, shares=shares)
+        shares = _(", ").join(f"{layer.name} {_figure(each[-1])}" for layer, each in zip(layers, values, strict=True))
+        words = _("{name}: {words}", name=words, words=shares)
     pen = 'fill="none" stroke="currentColor" stroke-width="1.5" stroke-linejoin="round"'
     drawn = [
         _text(_LEFT, 14, said, size=12),
@@ -241,27 +231,13 @@ def curve(steps: Sequence[float], layers: Sequence[Layer], note: str = "") -> st
         f'<line x1="{_LEFT}" y1="{_FOOT}" x2="{_RIGHT}" y2="{_FOOT}" stroke="currentColor" opacity="0.35"/>',
         *reversed(areas),  # each covers the lower end of the one above
         f'<path d="{_path(xs, heights[-1], known)}" {pen}/>',
-        _text(_LEFT, _HEIGHT - 5, _("step {step:.0f}", step=steps[0]), _SMALL),
-        _text(_WIDTH / 2, _HEIGHT - 5, note, _SMALL, "middle") if areas else "",
+        _text(_LEFT, _HEIGHT - 5, _("step {step:.0f}", step=at[0]), _SMALL),
         _text(_RIGHT, _HEIGHT - 5, last, _SMALL, "end"),
     ]
     return (
         f'<svg role="img" aria-label="{html.escape(words)}" width="{_WIDTH}" height="{_HEIGHT}" '
         f'viewBox="0 0 {_WIDTH} {_HEIGHT}" fill="currentColor" font-family="sans-serif">{"".join(drawn)}</svg>'
     )
-
-
-def image(svg: str) -> str:
-    """Return a picture as an `<img>` with a text alternative, which pages keep that drop SVG; "" for "".
-
-    Apart from the page it can't have the colours of the page: it is grey, legible on white and on black.
-    """
-    said = re.search(r'aria-label="([^"]*)"', svg)
-    if said is None:
-        return ""
-    alone = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace("currentColor", _GREY)
-    source = base64.b64encode(alone.replace(_SMALL, "").encode()).decode()
-    return f'<img alt="{said[1]}" src="data:image/svg+xml;base64,{source}">'
 
 
 def _path(xs: np.ndarray, ys: np.ndarray, known: np.ndarray, foot: int | None = None) -> str:

@@ -1,51 +1,23 @@
-"""What a live view knows of a run, in bounded memory: steps, loss, examples/s, the time left."""
+"""What a live view knows of a run: steps, loss, examples/s, the time left."""
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections import deque
 from dataclasses import dataclass
+from datetime import timedelta
 
 from dtk.language import N_, _
 from dtk.records import COLUMNS, Record, RunFolder, events
 from dtk.records.events import Event
 from dtk.watch.waiting import clauses
 
-__all__ = ["Curve", "Follower", "duration"]
+__all__ = ["Follower"]
 
 _WINDOW = 50  # steps that the present rate is taken over
-_MOST_POINTS = 200  # of a curve; an even number
 _MOST_SHARES = 16  # of more replicas, or workers, only the loss is kept and not what each contributes
 _OPEN_STEPS = 4096  # steps that some replicas have recorded and others not; beyond it the oldest are given up
-
-
-class Curve:
-    """A curve of at most `_MOST_POINTS` points, however many values are added: it keeps the means of so many steps.
-
-    steps: the last step of each point. When it is full, neighbours are put together.
-    """
-
-    def __init__(self) -> None:
-        self.steps: list[int] = []
-        self._sums: list[float] = []
-        self._each, self._last = 1, 0  # values in a point, and in the last one
-
-    def add(self, step: int, value: float) -> None:
-        if self._last in (0, self._each):
-            self.steps.append(step)
-            self._sums.append(0.0)
-            self._last = 0
-        self.steps[-1], self._sums[-1], self._last = step, self._sums[-1] + value, self._last + 1
-        if len(self.steps) == _MOST_POINTS and self._last == self._each:
-            self.steps = self.steps[1::2]
-            self._sums = [a + b for a, b in zip(self._sums[::2], self._sums[1::2], strict=True)]
-            self._each = self._last = 2 * self._each
-
-    @property
-    def values(self) -> list[float]:
-        """The mean of each point's values."""
-        counts = [self._each] * (len(self._sums) - 1) + [self._last]
-        return [total / count for total, count in zip(self._sums, counts, strict=True)] if self._sums else []
 
 
 @dataclass
@@ -62,9 +34,9 @@ class Follower:
     step: the last that every replica has recorded. loss: its global loss, NaN before the first. rate: examples/s
     of all workers together over the last 50 steps, NaN until there are two. total: the steps that the announced
     training has, None where that is not known. The first step, which includes tracing, counts for no rate.
-    losses: the global loss as curves to be added up: one for each worker, or for each replica where one worker has all;
-    a single one for one replica and for more than 16. evaluator: what the evaluator does, in words. evaluated: its
-    last evaluation, "" before the first.
+    steps, losses: each step's number, and its global loss as curves to be added up: one for each worker, or for each
+    replica where one worker has all; a single one for one replica and for more than 16. evaluator: what the evaluator
+    does, in words. evaluated: its last evaluation, "" before the first.
     """
 
     def __init__(self, folder: RunFolder, replicas: int):
@@ -74,7 +46,8 @@ class Follower:
         self.step, self.epoch, self.loss = 0, 0, float("nan")
         count = self.workers if self.workers > 1 else replicas
         self._by = COLUMNS.index("worker" if self.workers > 1 else "replica")
-        self.losses = [Curve() for __ in range(count if count <= _MOST_SHARES else 1)]
+        self.steps = array("q")
+        self.losses = [array("d") for __ in range(count if count <= _MOST_SHARES else 1)]
         # step -> replicas that recorded it, examples, last end, and the loss, as many summands as there are curves
         self._open: dict[int, list[float]] = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # end, examples
@@ -100,9 +73,9 @@ class Follower:
 
     def _take_evaluation(self, news: events.Evaluating | events.Evaluation) -> None:
         if isinstance(news, events.Evaluating):
-            self.evaluator = _("evaluating") if news.step is None else _("evaluating step {step}", step=news.step)
+            self.evaluator = _of_step(_("evaluating"), news.step)
             return
-        said = _("evaluated") if news.step is None else _("evaluated step {step}", step=news.step)
+        said = _of_step(_("evaluated"), news.step)
         values = [f"{k} {v:.4g}" if isinstance(v, (int, float)) else f"{k} {v}" for k, v in news.metrics.items()]
         self.evaluated = _("{name}: {words}", name=said, words=_(", ").join(values)) if values else said
         self.evaluator = self.evaluated
@@ -126,8 +99,9 @@ class Follower:
     def _complete(self, step: int, epoch: int, entry: list[float]) -> None:
         examples, ended, *shares = entry[1:]
         self.loss = sum(shares)
+        self.steps.append(step)
         for curve, share in zip(self.losses, shares, strict=True):
-            curve.add(step, share)
+            curve.append(share)
         self._recent.append((ended, examples))
         if epoch != self.epoch:
             self._measured = step - 1 - self._epoch_began if self.epoch else None
@@ -158,27 +132,17 @@ class Follower:
         return (self.total - self.step) * self._seconds() / (len(self._recent) - 1)
 
     def words(self, ended: bool = False) -> str:
-        """Return the progress as a line: "step 40/94, loss 0.53, 1,240 examples/s, ETA 4 s"; an ETA before its end."""
+        """Return the progress: "step 40/94, loss 0.53, 1,240 examples/s, ETA 0:00:04"; an ETA before its end."""
         if not self.step:
-            return _("no step recorded") if ended else _("no step recorded yet")
+            return _("no step recorded")
         where = N_("step {step}/{total}") if self.total else N_("step {step}")
         parts = [_(where, step=self.step, total=self.total), _("loss {loss:.4g}", loss=self.loss)]
         if self.rate == self.rate:
             parts.append(_("{rate:,.0f} examples/s", rate=self.rate))
         if self.eta and not ended:
-            parts.append(_("ETA {time}", time=duration(self.eta)))
+            parts.append(_("ETA {time}", time=timedelta(seconds=max(1, round(self.eta)))))
         return clauses(parts)
 
 
-def duration(seconds: float) -> str:
-    """Return seconds in words.
-
-    >>> duration(4.2), duration(75), duration(7300)
-    ('4 s', '1 min 15 s', '2 h 1 min')
-    """
-    whole = max(1, round(seconds))
-    if whole < 60:
-        return _("{seconds} s", seconds=whole)
-    if whole < 3600:
-        return _("{minutes} min {seconds} s", minutes=whole // 60, seconds=whole % 60)
-    return _("{hours} h {minutes} min", hours=whole // 3600, minutes=whole % 3600 // 60)
+def _of_step(what: str, step: int | None) -> str:
+    return what if step is None else clauses([what, _("step {step}", step=step)])

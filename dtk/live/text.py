@@ -1,27 +1,193 @@
-"""The live view as text: what each worker prints, labelled, and every few seconds how far the run is."""
+"""Workers' output as text: the lines of their growing logs, labelled, and every few seconds how far the run is.
+
+Lines are clean: no escape sequences, progress bars in their last state. Equal lines of several workers stand once:
+"[worker 0-3] Epoch 1/3".
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
-from dtk.language import _
+from dtk.language import N_, _, ngettext
 from dtk.live import Live
 from dtk.live.follow import Follower
-from dtk.live.lines import Fold, LogLines
 from dtk.records import RunFolder
+from dtk.scaling.timing import spans
 from dtk.view.palette import member_name
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line, clauses
 
-__all__ = ["Printer", "TextView"]
+__all__ = ["Fold", "LogLines", "Printer", "TextView", "clean", "label", "named", "workers_in_words"]
 
+# ECMA-48 control sequences (colours, cursor), operating-system commands (window titles), and single escapes.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_ERASED = re.compile(r"[^\x08]\x08")
+_PENDING = 1 << 14  # bytes of an unfinished line that are kept
+_HOLD = 0.5  # seconds that a line waits for the same line of the other workers
 _CHARACTERS = 20_000  # of one worker's output that are printed; the log file has the rest
+NOT_ALL = N_("... not all is shown here; all of it is in {path}")
 _PIECE = 1 << 16  # bytes read from a log at once
 _EVERY = 2.0  # seconds between lines of progress
 _LASTING = 4.5  # seconds of silence that are worth a line: shown as 5 s
+
+
+def clean(line: str) -> str:
+    """Return a line as a terminal would leave it: escapes gone, carriage returns and backspaces carried out.
+
+    >>> clean("\\x1b[1m 1/2\\x1b[0m loss 3\\r\\x1b[1m 2/2\\x1b[0m loss 1")
+    ' 2/2 loss 1'
+    >>> clean("10%\\x08\\x08\\x08100%")
+    '100%'
+    """
+    if "\x1b" in line:
+        line = _ESCAPES.sub("", line)
+    while (erased := _ERASED.sub("", line)) != line:
+        line = erased
+    if "\r" in line:
+        # A progress bar writes a whole line anew each time; what an empty rest would leave is the state before.
+        line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
+    return _CONTROLS.sub("", line)
+
+
+class LogLines:
+    """Reads a log that another process writes.
+
+    partial: its unfinished last line, as far as it has come. skipped: bytes left out. caught_up: whether the last read
+    came to the end.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.skipped = 0
+        self.caught_up = True
+        self._offset = self._inode = 0
+        self._pending = b""
+
+    def read(self, limit: int, newest: bool = False) -> list[str]:
+        """Return new complete lines, from at most `limit` bytes; with `newest` skip ahead if it is behind."""
+        try:
+            with self.path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_ino != self._inode:  # the first look, or a cluster that started again on other ports
+                    self._offset, self._pending, self._inode = 0, b"", status.st_ino
+                jump = status.st_size - self._offset - limit
+                if newest and jump > 0:
+                    self.skipped += jump + len(self._pending)
+                    self._offset, self._pending = self._offset + jump, b""
+                file.seek(self._offset)
+                data = file.read(limit)
+        except FileNotFoundError:
+            return []
+        self._offset += len(data)
+        self.caught_up = len(data) < limit
+        *lines, rest = (self._pending + data).split(b"\n")
+        self._pending = rest[-_PENDING:]
+        return [_text(line) for line in lines]
+
+    @property
+    def partial(self) -> str:
+        return _text(self._pending)
+
+    def rest(self) -> list[str]:
+        """Return the unfinished last line, where there is one, and go on behind it."""
+        partial, self._pending = self.partial, b""
+        return [partial] if partial else []
+
+    def skip(self) -> None:
+        """Leave out all that is written so far."""
+        self.read(0, newest=True)
+        self._pending = b""
+
+
+def _text(line: bytes) -> str:
+    # A line without end is cut from the left, where a terminal's progress bar has its oldest states.
+    return clean(line[-_PENDING:].decode("utf-8", "backslashreplace").rstrip("\r"))
+
+
+class Fold:
+    """Keeps the order of each member's lines. workers: how many; further: the names of members after them."""
+
+    def __init__(self, workers: int, further: Sequence[str] = (), clock: Callable[[], float] = time.monotonic):
+        self._queues: list[deque[tuple[float, str]]] = [deque() for _ in range(workers + len(further))]
+        self._counts: list[Counter[str]] = [Counter() for _ in self._queues]  # how often each line is in a queue
+        self._names, self._clock = dict(enumerate(further, workers)), clock
+
+    def add(self, member: int, lines: Iterable[str]) -> None:
+        now = self._clock()
+        for line in lines:
+            self._queues[member].append((now, line))
+            self._counts[member][line] += 1
+
+    def ready(self, last: bool = False) -> list[tuple[str, str]]:
+        """Return (label, line) of lines that need not wait any longer; with `last` of all that are left."""
+        said: list[tuple[str, str]] = []
+        now = self._clock()
+        while waiting := [member for member, queue in enumerate(self._queues) if queue]:
+            oldest = min(waiting, key=lambda member: self._queues[member][0][0])
+            at, line = self._queues[oldest][0]
+            alike = [member for member in waiting if self._queues[member][0][1] == line]
+            if len(alike) < len(self._queues) and not last and now - at < _HOLD:
+                break
+            for member in waiting:  # what stands before the same line in another's queue comes first
+                if member not in alike and line in self._counts[member]:
+                    while self._queues[member][0][1] != line:
+                        said.append((self._label([member]), self._pop(member)))
+                    alike.append(member)
+            for member in alike:
+                self._pop(member)
+            said.append((self._label(sorted(alike)), line))
+        return said
+
+    def _pop(self, member: int) -> str:
+        line = self._queues[member].popleft()[1]
+        counts = self._counts[member]
+        counts[line] -= 1
+        if not counts[line]:
+            del counts[line]
+        return line
+
+    def _label(self, members: list[int]) -> str:
+        workers = [member for member in members if member not in self._names]
+        return named(workers, [self._names[member] for member in members if member in self._names])
+
+
+def named(workers: Sequence[int], further: Sequence[str] = ()) -> str:
+    """Label what members have in common. further: names of those that are no workers.
+
+    >>> named([0, 1, 3], ["evaluator"])
+    '[worker 0-1,3, evaluator]'
+    """
+    names = [_("worker {worker}", worker=label(workers))] if workers else []
+    return f"[{', '.join([*names, *further])}]"
+
+
+def workers_in_words(numbers: Sequence[int]) -> str:
+    """Name workers within a sentence.
+
+    >>> workers_in_words([1]), workers_in_words([2, 0, 1])
+    ('worker 1', 'workers 0-2')
+    """
+    return ngettext("worker {workers}", "workers {workers}", len(numbers), workers=label(sorted(numbers)))
+
+
+def label(numbers: Sequence[int]) -> str:
+    """Join numbers in their order, with runs of them shortened.
+
+    >>> label([0]), label([0, 1, 2, 3]), label([0, 2, 3, 7])
+    ('0', '0-3', '0,2-3,7')
+    """
+    return ",".join(f"{first}" if first == end else f"{first}-{end}" for first, end in spans(numbers))
+
+
+# ---- printed
 
 
 class Printer:
@@ -71,7 +237,7 @@ class Printer:
                     yield shown[:room]
                     self._room[member] -= len(shown)
                     if self._room[member] <= 0:
-                        yield _("... more is not shown here; all of it is in {path}", path=log.path)
+                        yield _(NOT_ALL, path=log.path)
 
 
 class TextView(Live):
@@ -87,7 +253,7 @@ class TextView(Live):
         self._step, self._evaluated = 0, ""  # that were printed
         self._at = time.monotonic()
         self._waited: list[tuple[str, str]] = []
-        print(_("dtk: {words}", words=title), flush=True)
+        self._say(title)
 
     def update(self, states: Sequence[Line | str]) -> None:
         self.output.show()
@@ -97,7 +263,7 @@ class TextView(Live):
             self.reader.look()
             if self.follower.step > self._step:
                 self._step = self.follower.step
-                print(_("dtk: {words}", words=self.follower.words()), flush=True)
+                self._say(self.follower.words())
             self._tell_evaluation()
             self._tell_waits(states)
 
@@ -107,7 +273,7 @@ class TextView(Live):
         self._tell_evaluation()
         if self.follower.step:
             outcome = _("{first}; {more}", first=self.follower.words(ended=True), more=outcome)
-        print(_("dtk: {title}: {words}", title=self.title, words=outcome), flush=True)
+        self._say(_("{name}: {words}", name=self.title, words=outcome))
 
     def _tell_waits(self, states: Sequence[Line | str]) -> None:
         """Print who is where, once for each silence that lasts; that it goes on is no news."""
@@ -116,12 +282,14 @@ class TextView(Live):
         silence = [(line.words, line.waits) for line in lines] if lasting else []
         if silence and silence != self._waited:
             pairs = zip(self.names, lines, strict=True)
-            words = clauses([_("{name} {words}", name=name, words=line) for name, line in pairs])
-            print(_("dtk: {words}", words=words), flush=True)
+            self._say(clauses([_("{name} {words}", name=name, words=line) for name, line in pairs]))
         self._waited = silence
 
     def _tell_evaluation(self) -> None:
         """The last evaluation, where there is a new one."""
         if self.follower.evaluated != self._evaluated:
             self._evaluated = self.follower.evaluated
-            print(_("dtk: {title}: {words}", title=_("evaluator"), words=self.follower.evaluated), flush=True)
+            self._say(_("{name}: {words}", name=_("evaluator"), words=self.follower.evaluated))
+
+    def _say(self, words: str) -> None:
+        print(_("dtk: {words}", words=words), flush=True)

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, one_of, whole_number
 from dtk.language import N_, _, three
 
 __all__ = [
@@ -58,14 +58,17 @@ __all__ = [
     "slowest_mean",
 ]
 
-_ABOVE_0 = N_("a number above 0")
+_ABOVE_0 = math.ulp(0)
 
 
-def in_range(name: str, value: object, least: float, most: float, what: str) -> None:
-    """Raise ClusterConfigError where `value` is no finite number from `least` to `most`; what: it takes, in words."""
+def in_range(name: str, value: object, least: float = 0.0, most: float = math.inf) -> None:
+    """Raise ClusterConfigError where `value` is no finite number from `least` to `most`."""
     number = isinstance(value, Real) and not isinstance(value, bool)
     if not number or not least <= value <= most or math.isinf(value):  # type: ignore[operator,arg-type]
-        raise ClusterConfigError(_("{name}={value!r}, but it takes {what}", name=name, value=value, what=_(what)))
+        words = N_("{name}={value!r}: it takes a number from {least:g} to {most:g}")
+        if least == _ABOVE_0:
+            words = N_("{name}={value!r}: it takes a number above 0")
+        raise ClusterConfigError(_(words, name=name, value=value, least=least, most=most))
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,8 @@ class Link:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        in_range(f"{self.name}: latency", self.latency, 0, math.inf, N_("seconds from 0 up"))
-        in_range(f"{self.name}: bandwidth", self.bandwidth, math.ulp(0), math.inf, _ABOVE_0)
+        in_range(f"{self.name}: latency", self.latency)
+        in_range(f"{self.name}: bandwidth", self.bandwidth, _ABOVE_0)
 
     def __str__(self) -> str:
         delay = f"{three(self.latency * 1e6)} µs" if self.latency < 1e-3 else f"{three(self.latency * 1e3)} ms"
@@ -205,15 +208,11 @@ def _mixed_ring(workers: int, size: float, far: Link, near: Link, together: int)
 
 def check(workers: int, algorithm: str, per_machine: int) -> None:
     """Raise ClusterConfigError where nothing can be computed for these."""
-    whole = _("a whole number from 1 to {most:,}", most=BIGGEST_CLUSTER)
     for name, value in (("workers", workers), ("per_machine", per_machine)):
-        in_range(name, value, 1, BIGGEST_CLUSTER, whole)
-        if int(value) != value:
-            raise ClusterConfigError(_("{name}={value!r}, but it takes {what}", name=name, value=value, what=whole))
-    if algorithm not in ALGORITHMS:
-        known = _(", ").join(repr(name) for name in ALGORITHMS)
-        what = N_("algorithm={algorithm!r} is not known; it takes one of {known}")
-        raise ClusterConfigError(_(what, algorithm=algorithm, known=known))
+        in_range(name, value, 1, BIGGEST_CLUSTER)
+        if int(value) != value:  # 2.0 is as good as 2
+            whole_number(name, value)
+    one_of("algorithm", algorithm, ALGORITHMS)
 
 
 MOST_SPREAD = 2.0
@@ -277,16 +276,13 @@ class Job:
 
     def __post_init__(self) -> None:
         for name in ("per_example", "batch"):
-            in_range(name, getattr(self, name), math.ulp(0), math.inf, _ABOVE_0)
+            in_range(name, getattr(self, name), _ABOVE_0)
         if self.critical_batch is not None:
-            in_range("critical_batch", self.critical_batch, math.ulp(0), math.inf, _ABOVE_0)
-        for name, most in (("backward", 1), ("overlap", 1), ("spread", MOST_SPREAD)):
-            in_range(name, getattr(self, name), 0, most, _("a number from 0 to {most:g}", most=most))
-        in_range("pack_bytes", self.pack_bytes, 0, math.inf, N_("bytes from 0 up; 0 is one bucket"))
-        sizes = np.asarray(self.gradient_bytes)
-        if sizes.dtype.kind not in "iuf" or not sizes.size or not ((sizes >= 0) & np.isfinite(sizes)).all():
-            what = N_("gradient_bytes={value!r}, but it takes bytes from 0 up")
-            raise ClusterConfigError(_(what, value=self.gradient_bytes))
+            in_range("critical_batch", self.critical_batch, _ABOVE_0)
+        for name, most in (("backward", 1), ("overlap", 1), ("spread", MOST_SPREAD), ("pack_bytes", math.inf)):
+            in_range(name, getattr(self, name), most=most)
+        for size in np.asarray(self.gradient_bytes).ravel().tolist() or [None]:
+            in_range("gradient_bytes", size)
         shares = self.shares
         if len(shares) != len(self.buckets) or not all(0 <= share <= 1 for share in shares):
             what = N_("ready has {numbers} numbers for {buckets} buckets; it takes one each, from 0 to 1")

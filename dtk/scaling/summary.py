@@ -15,9 +15,8 @@ import numpy as np
 
 from dtk.language import N_, _, aligned, ngettext, three
 from dtk.records.events import Failed, Finished, of_kind
-from dtk.scaling.parts import PARTS, step_parts
 from dtk.scaling.shares import by_step, global_loss
-from dtk.scaling.timing import step_times, throughput
+from dtk.scaling.timing import PARTS, step_parts, step_times, throughput
 
 if TYPE_CHECKING:
     import pandas
@@ -171,7 +170,7 @@ def study_summary(points: pandas.DataFrame) -> pandas.DataFrame:
 
     - smaller batch: strong scaling only; what one process loses by computing the smaller batch.
     - cores: what the ceiling takes longer than one process alone.
-    - communication, stragglers: the step's parts all_reduce and waiting (`dtk.scaling.parts`).
+    - communication, stragglers: the step's parts all_reduce and waiting (`dtk.scaling.timing`).
     - input: what the part input takes longer than in the ceiling.
     - other: the rest. Python's part, and computing that is slower beside communication.
 

@@ -1,23 +1,29 @@
-"""`dtk.shards`: real workers go through a learner's dataset and tell which examples each of them was given."""
+"""`dtk.shards`: real workers go through a learner's dataset and tell which examples each of them was given.
+
+`Sharding` says which example went to which replica at which step, what went to several, and what to none.
+"""
 
 from __future__ import annotations
 
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import Any, TypedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from dtk import environment
 from dtk.compat.fingerprint import first_leaf
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, one_of
 from dtk.language import N_, _
 from dtk.launch import request
 from dtk.runs import Run, carry_out
-from dtk.scaling.sharding import Sharding, from_lists
 from dtk.studies.study import measured_job
 
-__all__ = ["Seen", "see_examples", "shards"]
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Sharding", "from_lists", "see_examples", "shards"]
 
 POLICIES = ("AUTO", "DATA", "FILE", "OFF")
 
@@ -62,20 +68,19 @@ def shards(
             "applies no policy; leave policy out"
         )
         raise ClusterConfigError(_(words, policy=policy))
-    if policy is not None and policy not in POLICIES:
-        words = N_("policy={policy!r}: it takes one of {names}, or None")
-        raise ClusterConfigError(_(words, policy=policy, names=", ".join(POLICIES)))
+    if policy is not None:
+        one_of("policy", policy, POLICIES)
     request.check_sizes(workers, replicas)
     payload = request.pack(see_examples, (make_dataset, policy, by_context), {})
     mode = "mirrored" if workers == 1 < replicas else "cluster"
     with environment.quiet():
         cluster = _seen(payload, seed, workers=workers, replicas=replicas, mode=mode)
         alone = _seen(payload, seed, workers=1, replicas=1, mode="single")
-    parts = [seen["steps"] for seen in cluster.results]
+    parts = [steps for __, steps in cluster.results]
     if replicas == 1:
         parts = [[step[0] for step in steps] for steps in parts]
-    whole = [step[0] for step in alone.results[0]["steps"]]
-    return from_lists(parts, whole, cluster.results[0]["policy"], replicas)
+    whole = [step[0] for step in alone.results[0][1]]
+    return from_lists(parts, whole, cluster.results[0][0], replicas)
 
 
 def _seen(payload: bytes, seed: Any, workers: int, **layout: Any) -> Run:
@@ -86,24 +91,119 @@ def _seen(payload: bytes, seed: Any, workers: int, **layout: Any) -> Run:
     return carry_out(job, time.monotonic())
 
 
+# ---- what they saw
+
+
+@dataclass(frozen=True, eq=False)
+class Sharding:
+    """What the replicas of a cluster saw in one pass over a dataset, and what one device sees in it.
+
+    table: one row for each example that a replica was given, columns worker, replica, step (from 1) and example, its
+    number, in the order in which they came. alone: the columns step and example of one device's pass.
+    replicas counts over all workers, those without any example too. policy: the autoshard policy that was in force,
+    "input_context" where the function divided the data itself, "" if unknown.
+    """
+
+    table: pandas.DataFrame
+    alone: pandas.DataFrame
+    workers: int
+    replicas: int
+    policy: str = ""
+
+    @property
+    def examples(self) -> int:
+        """How many different examples one device sees."""
+        return int(self.alone.example.nunique())
+
+    @property
+    def repeated(self) -> list[int]:
+        """Examples that the replicas together saw more often than one device does, and more than once, in order.
+
+        A dataset that repeats its examples does so on one device too, and that is no mistake.
+        """
+        expected = Counter(self.alone.example)
+        return sorted(int(k) for k, times in Counter(self.table.example).items() if times > max(1, expected[k]))
+
+    @property
+    def gaps(self) -> list[int]:
+        """Examples that one device sees and the replicas together do not, or not as often, in order."""
+        times = Counter(self.table.example)
+        return sorted(int(k) for k, expected in Counter(self.alone.example).items() if times[k] < expected)
+
+    @property
+    def each_sees_all(self) -> bool:
+        """Every replica saw every example of one device's, and there are several replicas."""
+        whole = set(self.alone.example)
+        seen = [set(group) for _, group in self.table.groupby("replica").example]
+        return self.replicas > 1 and len(seen) == self.replicas and all(whole <= part for part in seen)
+
+    @property
+    def parts_at(self) -> int | None:
+        """The first step at which the replicas together did not see what one device sees then; None if none is."""
+        together, alone = _by_step(self.table), _by_step(self.alone)
+        apart = [step for step in together.keys() | alone.keys() if together.get(step) != alone.get(step)]
+        return min(apart, default=None)
+
+    def __repr__(self) -> str:
+        policy = f" policy={self.policy}" if self.policy else ""
+        counts = f"examples={self.examples} repeated={len(self.repeated)} gaps={len(self.gaps)}"
+        return f"<Sharding{policy} workers={self.workers} replicas={self.replicas} {counts}>"
+
+
+def from_lists(workers: Sequence[Any], alone: Sequence[Any], policy: str = "", replicas: int = 1) -> Sharding:
+    """Make a `Sharding` of the numbers of the examples that each worker saw, by worker, then by step.
+
+    Args:
+        workers: of one worker, by step, a list of numbers; with several replicas in a worker, a list of each.
+        alone: the same of one device.
+        policy: the autoshard policy in force.
+        replicas: in each worker.
+
+    Policy DATA deals each global batch of 4 out; with OFF each worker reads all by itself:
+
+    >>> alone = [[0, 1, 2, 3], [4, 5, 6, 7]]
+    >>> from_lists([[[0, 1], [4, 5]], [[2, 3], [6, 7]]], alone, policy="DATA")
+    <Sharding policy=DATA workers=2 replicas=2 examples=8 repeated=0 gaps=0>
+    >>> from_lists([[[0, 1], [2, 3]], [[0, 1], [2, 3]]], alone)
+    <Sharding workers=2 replicas=2 examples=8 repeated=4 gaps=4>
+    """
+    import pandas
+
+    rows = [
+        (worker, worker * replicas + local, step, number)
+        for worker, steps in enumerate(workers)
+        for step, parts in enumerate(steps, 1)
+        for local, numbers in enumerate([parts] if replicas == 1 else parts)
+        for number in numbers
+    ]
+    table = pandas.DataFrame(rows, columns=["worker", "replica", "step", "example"]).astype("int64")
+    table = table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
+    whole = [(step, number) for step, numbers in enumerate(alone, 1) for number in numbers]
+    reference = pandas.DataFrame(whole, columns=["step", "example"]).astype("int64")
+    return Sharding(table, reference, len(workers), len(workers) * replicas, policy)
+
+
+def _by_step(table: pandas.DataFrame) -> dict[int, list[int]]:
+    return {int(step): sorted(group) for step, group in table.groupby("step").example}
+
+
 # ---- in a worker: goes through the dataset, and reports which examples each of its replicas is given
 
+_ENDLESS = N_(
+    "dtk.shards: the dataset has more than {most:,} examples, or no end; end it with .take(number of batches)"
+)
 MOST = 200_000  # examples on one worker: real MNIST three times over; beyond it a dataset is taken for endless
 
 
-class Seen(TypedDict):
-    """What one worker saw. steps: by step and by this worker's replicas, the numbers of the examples.
-
-    policy: the autoshard policy in force, "input_context" where the function was given one, "" on one device.
-    """
-
-    policy: str
-    steps: list[list[list[int]]]
+Steps = list[list[list[int]]]  # the examples' numbers, by step and by a worker's replicas
 
 
-def see_examples(make_dataset: Callable[..., Any], policy: str | None, by_context: bool, strategy: Any) -> Seen:
+def see_examples(
+    make_dataset: Callable[..., Any], policy: str | None, by_context: bool, strategy: Any
+) -> tuple[str, Steps]:
     """Distributes what `make_dataset` makes and goes through it once; nothing is trained.
 
+    Returns the autoshard policy in force ("input_context" where the function is given one) and what was seen.
     by_context: `make_dataset` takes the worker's `tf.distribute.InputContext` and divides the data itself.
     Raises ClusterConfigError where examples can't be distinguished, with what to change.
     """
@@ -121,21 +221,17 @@ def see_examples(make_dataset: Callable[..., Any], policy: str | None, by_contex
         used = data.options().experimental_distribute.auto_shard_policy.name
         shared = strategy.experimental_distribute_dataset(data)
     parts = (strategy.experimental_local_results(first_leaf(batch)) for batch in shared)
-    return Seen(policy=used, steps=_steps(parts))
+    return used, _steps(parts)
 
 
-def _steps(batches: Iterable[Sequence[Any]]) -> list[list[list[int]]]:
-    """The examples' numbers by step and replica, from each step's parts. Ends a dataset that has no end."""
+def _steps(batches: Iterable[Sequence[Any]]) -> Steps:
+    """The examples' numbers from each step's parts. Ends a dataset that has no end."""
     steps, count = [], 0
     for parts in batches:
         steps.append([_numbers(part) for part in parts])
         count += sum(map(len, steps[-1]))
         if count > MOST:
-            words = N_(
-                "dtk.shards: the dataset has more than {most:,} examples, or no end; end it with .take(number of "
-                "batches)"
-            )
-            raise ClusterConfigError(_(words, most=MOST))
+            raise ClusterConfigError(_(_ENDLESS, most=MOST))
     return steps
 
 
@@ -147,7 +243,7 @@ def _checked(data: Any) -> Any:
         words = N_("dtk.shards: the function returned a {kind}, not a tf.data.Dataset; return the batched dataset")
         raise ClusterConfigError(_(words, kind=type(data).__name__))
     if data.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise ClusterConfigError(_("dtk.shards: the dataset never ends; end it with .take(number of batches)"))
+        raise ClusterConfigError(_(_ENDLESS, most=MOST))
     spec = first_leaf(data.element_spec)
     if spec.shape.rank == 0:
         raise ClusterConfigError(_("dtk.shards: the dataset is not batched; end it with .batch(global batch)"))

@@ -1,26 +1,29 @@
-"""`dtk.study`: the same function on 1, 2, 4 workers, what one process computes, and what these cores can do at most."""
+"""`dtk.study`: the same function on 1, 2, 4 workers, what one process computes, and what these cores can do at most;
+and `dtk.benchmark_allreduce`: what an all-reduce takes on this machine, by size and number of workers.
+"""
 
 from __future__ import annotations
 
-import functools
 import random
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
-from dtk.errors import ClusterConfigError, DtkError, whole_number
+from dtk.errors import ClusterConfigError, DtkError, one_of, whole_number
 from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
+from dtk.scaling.prediction import fit
 from dtk.scaling.summary import MEASURES, measures, study_summary
 from dtk.worker import ship
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Cell", "Study", "measured_job", "refuse_on_colab", "study", "study_cells"]
+__all__ = ["SIZES", "Cell", "Study", "benchmark_allreduce", "measured_job", "study", "study_cells", "time_reductions"]
 
 _SCALINGS = ("strong", "weak", "both")
 
@@ -56,7 +59,7 @@ class Study:
     def points(self) -> pandas.DataFrame:
         """One row a run: scaling ("strong", "weak" or both), kind ("cluster", "baseline" or "ceiling"), workers,
         global_batch and per_replica_batch (examples), repeat, examples_per_second, the parts of a step (s,
-        `dtk.scaling.parts`), and failed: what went wrong, or "".
+        `dtk.scaling.timing`), and failed: what went wrong, or "".
         """
         import pandas as pd
 
@@ -105,13 +108,16 @@ def study(
     Raises:
         ClusterConfigError, NotShippable: before anything starts.
     """
+    from tqdm.auto import tqdm
+
     cells = study_cells(workers, global_batch, per_replica_batch, scaling, repeats)
     most = max(cell.workers for cell in cells)
     refuse_on_colab("dtk.study", most, force)
     jobs = [(cell, _job(fn, cell, max(1, environment.cores() // most))) for cell in cells]
     random.Random(0).shuffle(jobs)
-    found = Study([], _label(fn))
-    with _bar(len(jobs)) as bar, environment.quiet():
+    found = Study([], str(getattr(fn, "__name__", type(fn).__name__)))
+    bar = tqdm(total=len(jobs), unit=_("run"), disable=environment.live_mode() == "off")
+    with bar, environment.quiet():
         for cell, job in jobs:
             bar.set_description(f"{cell.kind}, {cell.workers} × {cell.per_replica_batch}")  # noqa: RUF001
             found.rows.append({**asdict(cell), **_measure(job, cell)})
@@ -130,6 +136,21 @@ def _job(fn: Any, cell: Cell, threads: int) -> launch.Job:
     mode = {"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind]
     keras, strategy = request.checked_keras(None, fn), ship.takes_strategy(fn)
     return replace(job, mode=mode, keras=keras, strategy=strategy)
+
+
+def _checked_counts(workers: Any) -> list[int]:
+    """The numbers of workers, in order, each once."""
+    counts = _listed("workers", workers)
+    for count in counts:
+        request.check_count("workers", count, max(16, 4 * environment.cores()))
+    return sorted({*counts})
+
+
+def _listed(name: str, given: Any) -> Sequence[Any]:
+    if not isinstance(given, (list, tuple, range)) or not given:
+        words = N_("{name}={given!r}: it takes a list of whole numbers, such as {example}")
+        raise ClusterConfigError(_(words, name=name, given=given, example=[1, 2]))
+    return given
 
 
 def refuse_on_colab(function: str, workers: int, force: bool) -> None:
@@ -178,18 +199,6 @@ def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
     return {**found, "failed": _(words)}
 
 
-def _label(fn: Any) -> str:
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return str(getattr(fn, "__name__", type(fn).__name__))
-
-
-def _bar(total: int) -> Any:
-    from tqdm.auto import tqdm
-
-    return tqdm(total=total, unit=_("run"), disable=environment.live_mode() == "off")
-
-
 # ---- which runs a study takes, checked before any process starts
 
 
@@ -205,11 +214,7 @@ def study_cells(
     Raises:
         ClusterConfigError: with what to ask for instead.
     """
-    counts = sorted({*workers} if isinstance(workers, (list, tuple, range, set)) else {workers})
-    if not counts:
-        raise ClusterConfigError(_("{name}=[]: a study of nothing; give one number or more", name="workers"))
-    for count in counts:
-        request.check_count("workers", count, max(16, 4 * environment.cores()))
+    counts = _checked_counts(workers)
     whole_number("repeats", repeats)
     for name, batch in (("global_batch", global_batch), ("per_replica_batch", per_replica_batch)):
         if batch is not None:
@@ -236,9 +241,8 @@ def _curve(scaling: str, batch: int, counts: Sequence[int]) -> Iterator[Cell]:
 
 def _curves(counts: Sequence[int], whole: Any, each: Any, scaling: Any) -> dict[str, int]:
     """The batch of each curve that is asked for; of one whose batch is not given, that of the other at its start."""
-    if scaling is not None and scaling not in _SCALINGS:
-        words = N_("scaling={given!r}: it takes one of {names}, or None")
-        raise ClusterConfigError(_(words, given=scaling, names=", ".join(_SCALINGS)))
+    if scaling is not None:
+        one_of("scaling", scaling, _SCALINGS)
     if whole is None and each is None:
         words = N_(
             "neither global_batch nor per_replica_batch is given: a study of nothing; give one, such as "
@@ -266,3 +270,115 @@ def _divided(batch: int, counts: Sequence[int]) -> int:
             )
             raise ClusterConfigError(_(words, batch=batch, count=count, near=-(-batch // count) * count))
     return batch
+
+
+# ---- how long an all-reduce takes
+
+IMPLEMENTATIONS = ("AUTO", "RING", "NCCL")
+SIZES = (1_000, 10_000, 100_000, 1_000_000, 4_000_000, 16_000_000)
+
+
+def benchmark_allreduce(
+    workers: Sequence[int] = (1, 2),
+    sizes: Sequence[int] = SIZES,
+    implementation: str = "AUTO",
+    repeats: int = 10,
+    force: bool = False,
+) -> pandas.DataFrame:
+    """Times all-reduces of float32 through MultiWorkerMirroredStrategy in real workers; prints latency and bandwidth.
+
+    Args:
+        workers: numbers of workers.
+        sizes: bytes of the whole array, on each worker; from 4, one float32.
+        implementation: "AUTO", "RING" or "NCCL" (GPUs).
+        repeats: of each size, sizes in turn, after a warm-up.
+        force: also on Colab, where `dtk.run` starts one worker.
+
+    Returns:
+        One row for each number of workers and size. Columns: workers, bytes, seconds (the median of the slowest
+        worker's), lowest and highest (s; NaN for one repeat), repeats, implementation. One worker sends nothing: its
+        rows say what a call costs. Latency and bandwidth in them are what `dtk.model.fit` finds.
+
+    Raises:
+        ClusterConfigError: an argument that can't be used, or several workers on Colab without `force`.
+    """
+    import pandas as pd
+
+    counts = _checked_counts(workers)
+    for size in _listed("sizes", sizes):
+        whole_number("sizes", size, least=4)
+    one_of("implementation", implementation, IMPLEMENTATIONS)
+    whole_number("repeats", repeats)
+    refuse_on_colab("dtk.benchmark_allreduce", counts[-1], force)
+    threads = max(1, environment.cores() // counts[-1])  # at every number of workers, as in `dtk.study`
+    rows = []
+    with environment.quiet():
+        for count in counts:
+            job = _benchmark_job(count, tuple(sizes), implementation, repeats, threads)
+            request.check_memory(count, job.fork, force)
+            for size, *measured in zip(sizes, *carry_out(job, time.monotonic()).results, strict=True):
+                # The slowest worker's seconds: none goes on before it.
+                each = [max(at_once) for at_once in zip(*measured, strict=True)]
+                spread = (min(each), max(each)) if repeats > 1 else (float("nan"), float("nan"))
+                rows.append((count, 4 * max(1, size // 4), statistics.median(each), *spread, repeats, implementation))
+    columns = ["workers", "bytes", "seconds", "lowest", "highest", "repeats", "implementation"]
+    table = pd.DataFrame(rows, columns=columns)
+    try:
+        environment.say(str(fit(table)))
+    except DtkError as error:
+        environment.say(str(error))
+    return table
+
+
+def _benchmark_job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, threads: int) -> launch.Job:
+    payload = request.pack(time_reductions, (), {"sizes": sizes, "repeats": repeats})
+    settings = {} if implementation == "AUTO" else {"implementation": implementation}
+    job = measured_job(payload, count, threads, **settings)
+    return replace(job, env={**job.env, "DTK_MARKS": "0"})  # marks of each all-reduce would be in what is measured
+
+
+# ---- in a worker: the seconds of each all-reduce, through the strategy that trains with it
+
+_WARM_UPS = 3
+_CHAINED_BYTES = 1 << 24  # small arrays are reduced several times in a row, so that a call counts for little
+_MOST_CHAINED = 20
+
+
+def time_reductions(sizes: Sequence[int], repeats: int, strategy: Any) -> list[list[float]]:
+    """For each size (bytes, of float32) the seconds of `repeats` all-reduces, sizes in turn; begun together.
+
+    Each begins when the one before has ended on every worker: an all-reduce ends nowhere before all have begun it.
+    """
+    steps = [_reduction(strategy, max(1, size // 4)) for size in sizes]
+    for call, __ in steps:
+        for __ in range(_WARM_UPS):
+            call()
+    found: list[list[float]] = [[] for __ in sizes]
+    for __ in range(repeats):
+        for (call, chained), seconds in zip(steps, found, strict=True):
+            call()  # the workers' own delay before this one is not the next one's
+            began = time.perf_counter()
+            call()
+            seconds.append((time.perf_counter() - began) / chained)
+    return found
+
+
+def _reduction(strategy: Any, numbers: int) -> tuple[Any, int]:
+    """A function that reduces an array, and how often it does so in a row."""
+    import tensorflow as tf
+
+    chained = int(min(_MOST_CHAINED, max(1, _CHAINED_BYTES // (4 * numbers))))
+    value = tf.Variable(tf.random.uniform([numbers]), trainable=False)
+
+    def replica() -> Any:
+        array, share = value + 0.0, 1.0 / strategy.num_replicas_in_sync
+        for __ in range(chained):
+            # Each needs the one before; by the scaling the numbers stay as large as they were.
+            array = tf.distribute.get_replica_context().all_reduce("SUM", array) * share
+        return array[0]
+
+    @tf.function
+    def reduce() -> Any:
+        return strategy.run(replica)
+
+    return lambda: strategy.experimental_local_results(reduce())[0].numpy(), chained

@@ -30,10 +30,8 @@ class ClusterPicture(list[dict[str, Any]]):
     def _repr_html_(self) -> str | None:
         if not self:
             return None
-        from dtk.view.palette import (
-            EVALUATOR_COLOR,
-            worker_color,
-        )  # which a run whose picture nobody looks at does without
+        # Late: a run whose picture nobody looks at does without.
+        from dtk.view.palette import EVALUATOR_COLOR, worker_color
 
         words = _("cluster: the same for all workers") if self.evaluator else _("cluster: the same in every box")
         boxes = [_box(config, words, worker_color(k)) for k, config in enumerate(self)]

@@ -15,7 +15,7 @@ from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
 from dtk.view.controls import STYLE, choice, display_beside, number, styled
 
-__all__ = ["ALONE", "ANSWERS", "CHOICES", "FaultLab", "FaultPage", "Outcome", "fault_lab", "seen"]
+__all__ = ["ANSWERS", "CHOICES", "FaultLab", "FaultPage", "Outcome", "fault_lab", "seen"]
 
 CHOICES = ("kill", "stall", "slow", "exception", "nan", "drop_network")
 QUESTION = N_("How will the run end?")
@@ -25,23 +25,6 @@ ANSWERS = {
     "stalled": N_("no worker raises: they wait for each other until dtk's stall_timeout"),
     "slower": N_("as usual, but each step takes as long as the slowest worker's"),
     "nan": N_("without an error, with NaN in every weight of every worker"),
-}
-# What each worker's own TensorFlow said where dtk only looked on: 2.21, two workers, `fit`, 60 s.
-ALONE = {
-    "kill": N_(
-        "the worker that lives raises UnavailableError: at once, with a broken connection, where the chief was "
-        "killed; otherwise after 8 to 11 s, when the killed worker's heartbeats are missed"
-    ),
-    "stall": N_("nothing: the worker that stands still goes on sending heartbeats, and the others wait for ever"),
-    "slow": N_("nothing: a slow worker is no error"),
-    "exception": N_(
-        "the worker's own traceback in its own terminal; the others raise UnavailableError, after some 7 s "
-        "(at once where the chief raised)"
-    ),
-    "nan": N_("nothing: NaN is a number to it (tf.debugging.enable_check_numerics looks for it)"),
-    "drop_network": N_(
-        "all workers raise after some 7 s: UnavailableError on the chief's side, DeadlineExceededError on the other"
-    ),
 }
 _SECONDS_PER_STEP, _STALL_TIMEOUT = 0.05, 5.0
 _NAMES = "4em"  # width of the controls' names
@@ -194,7 +177,6 @@ class FaultLab:
             right = what.answer == self.prediction.value
             how = N_("As predicted: {answer}.") if right else N_("Not as predicted: {answer}.")
             lines.insert(1, _(how, answer=_(ANSWERS[what.answer])))
-            lines.append(_("TensorFlow alone: {words}.", words=html.escape(_(ALONE[fault.kind]))))
         return "<br>".join(lines)
 
     def _forget(self, change: Any = None) -> None:

@@ -19,33 +19,13 @@ from dtk.proof.proof import kept as kept_proof
 from dtk.records.tables import Recorded
 from dtk.scaling import shares as scaling
 from dtk.scaling.timing import spans
-from dtk.view.canvas import (
-    NO_RECORDS,
-    axes,
-    by_step,
-    edges,
-    headline,
-    ink,
-    legend_below,
-    name_rows,
-    note,
-    only_text,
-    row_of_blocks,
-    thinned,
-)
+from dtk.view import canvas
 from dtk.view.controls import Lab, choice, number
 from dtk.view.palette import replica_name, worker_color
 
 __all__ = ["DIVISORS", "Numbers", "loss_scaling", "loss_scaling_lab", "numbers"]
 
 _VISIBLE = 1e-3  # relative difference of two losses from which the caption says that the curves differ
-# By whether there are several replicas, and whether the curves differ.
-_TITLES = {
-    (True, False): N_("{count} replicas' shares add up to the loss of one device"),
-    (True, True): N_("{count} replicas' shares do not add up to the loss of one device"),
-    (False, False): N_("One replica's loss is the loss of one device"),
-    (False, True): N_("One replica's loss is not the loss of one device"),
-}
 _ALONG = N_(
     "Each colour is one replica's share; the dashed line is one device alone: it runs along the top of the stack."
 )
@@ -78,28 +58,26 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
         ValueError: a step is recorded twice.
     """
     if run.records.empty:
-        return only_text(ax, NO_RECORDS)
-    (ax,) = axes(ax)
+        return canvas.only_text(ax, canvas.NO_RECORDS)
+    (ax,) = canvas.axes(ax)
     shares, examples = scaling.by_step(run.records, "loss"), scaling.by_step(run.records, "examples")
     common = examples.index[examples.notna().all(axis=1)]
     # A replica without examples adds nothing where its share is no number: see scaling.global_loss.
     shares = shares.where((examples > 0) | np.isfinite(shares), 0.0).loc[common]
     shares = shares.reindex(np.arange(examples.index[0], common[-1] + 1 if len(common) else examples.index[0]))
     total = _finite(shares.sum(axis=1, skipna=False))
-    kept = thinned(total.to_numpy())
+    kept = canvas.thinned(total.to_numpy())
     _stack(ax, shares.iloc[kept], total.iloc[kept])
     _mark_gaps(ax, total.iloc[kept])
     count = shares.shape[1]
-    title, caption = _("The loss of one replica"), _("The area is the loss of each step.")
-    if count > 1:
-        title = _("The shares of {count} replicas add up to the global loss", count=count)
-        caption = _("Each colour is one replica's share of the loss.")
+    title = ngettext("The loss of one replica", "The shares of {n} replicas add up to the global loss", count)
+    caption = _("Each colour is one replica's share of the loss.")
     if baseline is not None and not baseline.records.empty:
         title, caption = _overlay(ax, total, run, baseline.records, count)
-    by_step(ax, examples.index[0], examples.index[-1])
+    canvas.by_step(ax, examples.index[0], examples.index[-1])
     ax.set_ylabel(_("loss"))
-    legend_below(ax, ncols=4)
-    headline(ax, title, caption)
+    canvas.legend_below(ax, ncols=4)
+    canvas.headline(ax, title, caption)
     return ax
 
 
@@ -116,7 +94,7 @@ def _finite(losses: pandas.Series) -> pandas.Series:
 
 def _stack(ax: Axes, shares: pandas.DataFrame, total: pandas.Series) -> None:
     """One block a step and replica, the first replica at the bottom. `shares`: `(steps, replicas)`."""
-    places = edges(shares.index.to_numpy())
+    places = canvas.edges(shares.index.to_numpy())
     bottom = np.zeros(len(shares))
     for replica in shares.columns:
         top = bottom + shares[replica].where(total.notna(), np.nan).to_numpy()
@@ -128,9 +106,9 @@ def _stack(ax: Axes, shares: pandas.DataFrame, total: pandas.Series) -> None:
 
 def _mark_gaps(ax: Axes, total: pandas.Series) -> None:
     """Hatch the steps without a finite loss: an empty place alone could be read as a loss of 0."""
-    places, label = edges(total.index.to_numpy()), _("no finite loss")
+    places, label = canvas.edges(total.index.to_numpy()), _("no finite loss")
     for first, last in spans(np.flatnonzero(total.isna()).tolist()):
-        style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": ink(ax), "alpha": 0.35, "lw": 0}
+        style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": canvas.ink(ax), "alpha": 0.35, "lw": 0}
         ax.axvspan(places[first], places[last + 1], label=label, **style)
 
 
@@ -138,18 +116,26 @@ def _overlay(ax: Axes, total: pandas.Series, run: Recorded, records: pandas.Data
     """Draw the baseline's loss and return the title and the caption that are true of the two curves."""
     shares, examples = scaling.by_step(records, "loss"), scaling.by_step(records, "examples")
     alone = _finite(shares.where(examples > 0, 0.0).sum(axis=1, skipna=False))
-    drawn = alone.iloc[thinned(alone.to_numpy())]
+    drawn = alone.iloc[canvas.thinned(alone.to_numpy())]
     marker, name = "." if len(alone) < 3 else "", _("one device alone")
-    ax.plot(drawn.index, drawn, color=ink(ax), lw=1.6, ls=(0, (4, 2)), marker=marker, label=name)
+    ax.plot(drawn.index, drawn, color=canvas.ink(ax), lw=1.6, ls=(0, (4, 2)), marker=marker, label=name)
     both = total.index.intersection(alone.index)
     apart = (total[both] - alone[both]).abs() > _VISIBLE * alone[both].abs()
-    title = _(_TITLES[count > 1, bool(apart.any())], count=count)
-    if apart.any() and _is_proved(run):
+    if not apart.any():
+        title = ngettext(
+            "One replica's loss is the loss of one device",
+            "{n} replicas' shares add up to the loss of one device",
+            count,
+        )
+        return title, _(_ALONG)
+    title = ngettext(
+        "One replica's loss is not the loss of one device",
+        "{n} replicas' shares do not add up to the loss of one device",
+        count,
+    )
+    if _is_proved(run):
         title = _("Each step is one device's; from step to step, rounding drives two runs apart")
-    caption = _(_LEAVES, step=both[apart.to_numpy()][0]) if apart.any() else _(_ALONG)
-    if len(alone) != len(total):
-        caption += " " + _("It has {steps} steps, the stack {others}.", steps=len(alone), others=len(total))
-    return title, caption
+    return title, _(_LEAVES, step=both[apart.to_numpy()][0])
 
 
 # ---- the lab
@@ -250,7 +236,7 @@ def _verdict(now: Numbers) -> str:
 
 def _draw(replicas: int, examples: int, divisors: Sequence[str], shown: bool = True) -> Axes:
     """Two bars per divisor, the loss and the gradient, a block per replica's share, both in units of one device's."""
-    (ax,) = axes(None, size=(7.0, 1.9 + 0.8 * len(divisors)), shown=shown)
+    (ax,) = canvas.axes(None, size=(7.0, 1.9 + 0.8 * len(divisors)), shown=shown)
     rows = [numbers(replicas, examples, divisor) for divisor in divisors]
     for row, now in enumerate(rows):
         for line, values, unit, words in (
@@ -258,16 +244,12 @@ def _draw(replicas: int, examples: int, divisors: Sequence[str], shown: bool = T
             (row + 0.2, now.slopes, now.slope_alone, _("gradient {number}", number=f"{now.slope:.3g}")),
         ):
             blocks = [(value / unit, worker_color(k), replica_name(k)) for k, value in enumerate(values)]
-            note(ax, f" {words}", (row_of_blocks(ax, line, blocks, 0.34), line), (3, 0), fontsize=8.5)
-    ax.axvline(1, color=ink(ax), lw=1.4, ls=(0, (4, 2)))
-    names = [
-        _("{divisor}\n({number})", divisor=_(divisor), number=now.divisor)
-        for divisor, now in zip(divisors, rows, strict=True)
-    ]
-    name_rows(ax, names)
+            canvas.note(ax, f" {words}", (canvas.row_of_blocks(ax, line, blocks, 0.34), line), (3, 0), fontsize=8.5)
+    ax.axvline(1, color=canvas.ink(ax), lw=1.4, ls=(0, (4, 2)))
+    canvas.name_rows(ax, [f"{_(divisor)}\n({now.divisor})" for divisor, now in zip(divisors, rows, strict=True)])
     ax.set(xlim=(0, max(2.0, 1.85 * max(now.ratio for now in rows))), xlabel=_("times one device's loss or gradient"))
-    legend_below(ax, ncols=replicas, loc="outside lower right", fontsize=8.5)
-    headline(ax, *_headline(rows, divisors, replicas, examples))
+    canvas.legend_below(ax, ncols=replicas, loc="outside lower right", fontsize=8.5)
+    canvas.headline(ax, *_headline(rows, divisors, replicas, examples))
     return ax
 
 
@@ -278,9 +260,7 @@ def _headline(rows: Sequence[Numbers], divisors: Sequence[str], replicas: int, e
     words = N_("The dashed line is one device: loss {loss:.3g}, gradient {gradient:.3g}.")
     caption = f"{each} {_(words, loss=first.alone, gradient=first.slope_alone)}"
     if len(rows) == 1:
-        words = _("one device's loss")
-        if not np.isclose(first.ratio, 1):
-            words = _("{ratio:.3g} times one device's loss", ratio=first.ratio)
-        return _("Divided by the {divisor}: {words}", divisor=_(divisors[0]), words=words), caption
+        title = N_("Divided by the {divisor}: {ratio:.3g} times one device's loss")
+        return _(title, divisor=_(divisors[0]), ratio=first.ratio), caption
     right = [_(divisor) for divisor, now in zip(divisors, rows, strict=True) if np.isclose(now.ratio, 1)]
     return _("The divisor that gives one device's loss: {divisors}", divisors=_(" or ").join(right)), caption

@@ -1,33 +1,32 @@
-"""Figures of one step: the processes and what they send each other, and the fan of `strategy.run` and `reduce`."""
+"""Diagrams of processes: what they send each other in a step, the fan of `strategy.run` and `reduce`, and who waited
+for whom, a box per worker, when a run could not go on.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import pandas
 from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from dtk.language import N_, _, bytes_of, ngettext
+from dtk.errors import DtkError
+from dtk.language import N_, _, bytes_of, columns, ngettext
 from dtk.records.facts import MOVING
 from dtk.records.tables import Recorded
-from dtk.scaling.parts import step_reductions
 from dtk.scaling.shares import by_step
+from dtk.scaling.timing import step_reductions
 from dtk.view.canvas import NO_RECORDS, axes, blank, box, headline, ink, only_text, wrapped
 from dtk.view.palette import replica_name, worker_color, worker_name
+from dtk.watch.waiting import State, Waiting, load, names
 
-__all__ = ["fan", "processes"]
+__all__ = ["fan", "processes", "wait_for"]
 
 _MOST = 4  # processes, or replicas of one process, side by side; of more, the first three and the last
 _KERNEL, _TOP, _FLOOR, _BAR = (0.86, 1.0), 0.72, 0.26, (0.03, 0.15)  # heights, of the axes
 _GAP = 0.03  # between two processes, of the axes' width
 _REPLICA = N_("replica {replica}, a device\n{examples}\nshare of loss\n{share:.4f}")
-# By whether several workers take part, and whether the bytes are known.
-_GIVES = {
-    (True, True): N_("all-reduce: each worker gives {size} of gradients, gets the sum of all"),
-    (True, False): N_("all-reduce: each worker gives its gradients, gets the sum of all"),
-    (False, True): N_("all-reduce: each replica gives {size} of gradients,\ngets the sum of all"),
-    (False, False): N_("all-reduce: each replica gives its gradients,\ngets the sum of all"),
-}
 _LEFT, _MIDDLE, _RIGHT = 0.10, 0.51, 0.90  # of the fan: centres of its columns, of the axes' width
 _HALF = 0.17  # a little less than half the width of a box in the middle: where its rays bend
 
@@ -135,10 +134,10 @@ def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame,
         words = _(_REPLICA, replica=row.replica, examples=examples, share=row.loss)
         _write(ax, left + each / 2, (_FLOOR + 0.01 + _TOP) / 2, words, fontsize=8.5 if each > 0.13 else 7.0)
     if weights:
-        copies = (
-            N_("a copy of the {weights:,} weights") if len(rows) == 1 else N_("a copy each of the {weights:,} weights")
+        copies = ngettext(
+            "a copy of the {weights:,} weights", "a copy each of the {weights:,} weights", len(rows), weights=weights
         )
-        lines = wrapped(_(copies, weights=weights), 20 if wide < 0.27 else 60)
+        lines = wrapped(copies, 20 if wide < 0.27 else 60)
         _write(ax, middle, _FLOOR + 0.05, "\n".join(lines), fontsize=8.0)
 
 
@@ -152,7 +151,10 @@ def _arrow_from_kernel(ax: Axes, x: float, count: int) -> None:
 def _all_reduce(ax: Axes, seen: _Step, middles: list[float], x: tuple[float, float]) -> None:
     """The bar, and an arrow to it and from it for each process; in a single process for all its replicas."""
     _frame(ax, x, _BAR, ink(ax), dashed=True)
-    _write(ax, sum(x) / 2, sum(_BAR) / 2, _(_GIVES[len(middles) > 1, bool(seen.size)], size=bytes_of(seen.size)))
+    gives = N_("all-reduce: each worker gives {size} of gradients, gets the sum of all")
+    if not seen.size:  # nothing was noted: by DTK_MARKS=0, or as all replicas are in one process
+        gives = N_("all-reduce: each replica gives its gradients,\ngets the sum of all")
+    _write(ax, sum(x) / 2, sum(_BAR) / 2, _(gives, size=bytes_of(seen.size)))
     style: dict[str, Any] = {"arrowstyle": "-|>", "lw": 2.0, "color": ink(ax), "shrinkA": 1, "shrinkB": 1}
     for at in middles:
         ax.annotate("", (at - 0.012, _BAR[1]), (at - 0.012, _FLOOR), arrowprops=style)
@@ -219,7 +221,14 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         _write(ax, x, rows / 2 + 0.35, words, fontsize=9, style="italic")
     ax.set(xlim=(0, 1), ylim=(-rows / 2, rows / 2 + 0.6))
     blank(ax)
-    headline(ax, _("strategy.run opens the fan, strategy.reduce closes it"), _fan_caption(step, count))
+    caption = ngettext(
+        "Step {step}: one replica sees the whole batch; its share is the loss.",
+        "Step {step}: each of {n} replicas computes its share from its own examples; the shares add up to the loss of "
+        "the whole batch.",
+        count,
+        step=step,
+    )
+    headline(ax, _("strategy.run opens the fan, strategy.reduce closes it"), caption)
     return ax
 
 
@@ -229,14 +238,8 @@ def _ray(ax: Axes, y: float, name: str, values: tuple[float, float], color: str)
     style: dict[str, Any] = {"color": color, "lw": 2.2, "zorder": 1, "solid_capstyle": "round"}
     ax.plot([_LEFT, _MIDDLE - _HALF, _MIDDLE], [0, y, y], **style)
     ax.plot([_MIDDLE, _MIDDLE + _HALF, _RIGHT], [y, y, 0], **style)
-    words = ngettext(
-        "{name}: {n} example, share {share:.4f}",
-        "{name}: {n} examples, share {share:.4f}",
-        examples,
-        name=name,
-        share=share,
-    )
-    _value(ax, (_MIDDLE, y), words, color)
+    seen = ngettext("{n} example", "{n} examples", examples)
+    _value(ax, (_MIDDLE, y), _("{name}: {examples}, share {share:.4f}", name=name, examples=seen, share=share), color)
 
 
 def _value(ax: Axes, place: tuple[float, float], words: str, color: Any, fontsize: float = 8.5) -> None:
@@ -244,11 +247,117 @@ def _value(ax: Axes, place: tuple[float, float], words: str, color: Any, fontsiz
     _write(ax, *place, words, fontsize=fontsize, bbox=frame, zorder=3)
 
 
-def _fan_caption(step: int, count: int) -> str:
-    words = N_(
-        "Step {step}: each of {count} replicas computes its share from its own examples; the shares add up to the "
-        "loss of the whole batch."
-    )
-    if count == 1:
-        words = N_("Step {step}: one replica sees the whole batch; its share is the loss.")
-    return _(words, step=step, count=count)
+# ---- who waited for whom
+
+NOTHING = N_("no worker that could not go on: nothing was started, or the run ended well or goes on")
+_WIDE, _HIGH = 2.3, 0.78  # of a box, in the units of the axes; the figure is as wide as _SPAN of them
+_SPAN = 8.6
+_INCHES = 7.0
+_CHARACTERS = 29  # of a line of text in a box
+_APART = 4  # workers that get a box each; of more, those that do the same and wait for the same share one
+
+
+def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
+    """Draw which worker waited for which when a run stalled or failed.
+
+    A box per worker (with more than four, one for all that do the same): what it was doing, and its last line of the
+    learner's code where dtk asked for it. An arrow leads from a worker that could not go on to one that it waited for.
+    A thick frame is one that others wait for and that waits for none: look there. A ring of arrows without one is a
+    deadlock.
+
+    Args:
+        run: a WorkerStalled, a WorkerFailed, or a `Run`.
+        ax: axes to draw on; None: a new figure.
+    """
+    found = None if run.folder is None else load(run.folder)
+    if found is None:
+        return only_text(ax, NOTHING)
+    boxes = _boxes(found)
+    places = _circle(len(boxes))
+    low, high = min(y for __, y in places), max(y for __, y in places)
+    title, caption = _wait_title(run, found), _wait_caption(found)
+    # In inches, by the number of lines; too high does no harm.
+    words = 0.19 * -(-columns(title) // 60) + 0.14 * -(-columns(caption) // 100)
+    (ax,) = axes(ax, size=(_INCHES, round((high - low + _HIGH + 0.3) * _INCHES / _SPAN + words + 0.5, 1)))
+    ax.set(xlim=(-_SPAN / 2, _SPAN / 2), ylim=(low - _HIGH / 2 - 0.15, high + _HIGH / 2 + 0.15), aspect="equal")
+    ax.set_anchor("NW")
+    blank(ax)
+    of = {state.member: number for number, states in enumerate(boxes) for state in states}
+    arrows = {(of[who], of[whom]) for who, whom in found.edges}
+    frames = [
+        _box(ax, states, place, _is_source(found, states[0])) for states, place in zip(boxes, places, strict=True)
+    ]
+    for one, other in arrows:
+        # Two that wait for each other get an arrow each, apart.
+        bent = f"arc3,rad={0.18 if (other, one) in arrows else 0.0}"
+        ends: dict[str, Any] = {"patchA": frames[one], "patchB": frames[other], "shrinkA": 2, "shrinkB": 3}
+        style: dict[str, Any] = {"arrowstyle": "-|>,head_width=3.2,head_length=6", "color": ink(ax), "lw": 1.3}
+        arrow = FancyArrowPatch(
+            places[one], places[other], connectionstyle=bent, zorder=2, gid="waits", **style, **ends
+        )
+        ax.add_patch(arrow)
+    headline(ax, title, caption)
+    return ax
+
+
+def _boxes(found: Waiting) -> list[list[State]]:
+    """The workers of each box."""
+    groups: dict[Any, list[State]] = {}
+    for state in found.states:
+        waits = frozenset(whom for who, whom in found.edges if who == state.member)
+        awaited = frozenset(who for who, whom in found.edges if whom == state.member)
+        alike = state.said().words, state.line, waits, awaited
+        groups.setdefault(state.member if len(found.states) <= _APART else alike, []).append(state)
+    return list(groups.values())
+
+
+def _circle(count: int) -> list[tuple[float, float]]:
+    """The middle of each box: on an ellipse from the left over the top, which lets every arrow see its target."""
+    across = (_SPAN - _WIDE) / 2 - 0.1
+    if count <= 2:
+        return [(-across * 0.75, 0.0), (across * 0.75, 0.0)][:count]
+    # So flat that the figure stays small, and so high that two boxes one above the other have room for an arrow.
+    up = max(0.9, count * 0.27)
+    angles = [2 * math.pi * (k + 0.5 * (count % 2 == 0)) / count for k in range(count)]
+    return [(-across * math.cos(angle), up * math.sin(angle)) for angle in angles]
+
+
+def _is_source(found: Waiting, state: State) -> bool:
+    """Whether others wait for a worker that waits for none."""
+    waits = any(who == state.member for who, _ in found.edges)
+    return not waits and any(whom == state.member for _, whom in found.edges)
+
+
+def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: bool) -> FancyBboxPatch:
+    left, low = middle[0] - _WIDE / 2, middle[1] - _HIGH / 2
+    style: dict[str, Any] = {"lw": 2.6 if source else 0.8, "gid": "source" if source else "box", "zorder": 3}
+    frame = box(ax, (left, low), (_WIDE, _HIGH), ink(ax), 0.06, facecolor=ax.get_facecolor(), **style)
+    high = (_HIGH - 0.16) / len(states)
+    for k, each in enumerate(reversed(states)):
+        corner = left + 0.07, low + 0.08 + k * high
+        ax.add_patch(Rectangle(corner, 0.09, high, facecolor=worker_color(each.member), lw=0, zorder=4))
+    state = max(states, key=lambda each: each.quiet)
+    lines = wrapped(str(state.said()), _CHARACTERS)[:2]
+    lines += wrapped(state.line, _CHARACTERS)[:1] if state.line and not state.ended else []
+    name = names(states) if len(states) <= _APART else _("{count} workers", count=len(states))
+    text: dict[str, Any] = {"va": "top", "zorder": 5, "linespacing": 1.15}
+    ax.text(left + 0.23, middle[1] + 0.32, name, fontsize=8.5, fontweight="bold", gid="worker", **text)
+    ax.text(left + 0.23, middle[1] + 0.1, "\n".join(lines), fontsize=7.0, gid="state", **text)
+    return frame
+
+
+def _wait_title(run: Recorded, found: Waiting) -> str:
+    said = found.sentence or (str(run) if isinstance(run, DtkError) else "")
+    if said:
+        return said[0].upper() + said[1:]
+    done = sum(state.what == "finished" for state in found.states)
+    return _("{done} of {count} workers have finished", done=done, count=len(found.states))
+
+
+def _wait_caption(found: Waiting) -> str:
+    if not found.edges:
+        return _("No arrow: no worker was found to wait for another.")
+    caption = _("An arrow leads from a worker that can't go on to one that it waits for.")
+    if any(_is_source(found, state) for state in found.states):
+        return f"{caption} " + _("Thick frame: others wait for it and it waits for no other, so look there.")
+    return f"{caption} " + _("No worker is free to go on: a deadlock.")

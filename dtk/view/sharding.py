@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,13 +11,15 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from dtk.language import _
-from dtk.scaling.sharding import Sharding, in_words
+from dtk.language import N_, _, ngettext
 from dtk.scaling.timing import spans
 from dtk.view.canvas import axes, headline, ink, name_rows
 from dtk.view.palette import replica_name, worker_color, worker_name
 
-__all__ = ["sharding"]
+if TYPE_CHECKING:
+    from dtk.studies.shards import Sharding
+
+__all__ = ["in_words", "sharding"]
 
 _WIDTH = 6.1  # inches that a figure of 7 leaves for the axes
 _TALL, _TALLEST = 0.7, 4.6  # of a replica's row, and of all rows together, inches
@@ -156,3 +158,32 @@ def _steps(seen: Sharding) -> list[str]:
     if seen.parts_at is None:
         return [_("Step by step, together, they see what one device sees.")]
     return [_("At step {step} they see, together, other examples than one device.", step=seen.parts_at)]
+
+
+def in_words(sharding: Sharding) -> str:
+    """What happened to the examples, in one sentence.
+
+    >>> from dtk.studies.shards import from_lists
+    >>> in_words(from_lists([[[0, 1]], [[2, 3]]], [range(4)]))
+    'Each of 4 examples went to one replica'
+    >>> in_words(from_lists([[[0, 1]], [[0, 1]]], [range(2)]))
+    'Every replica saw all 2 examples'
+    >>> in_words(from_lists([[[0, 1]], [[0, 2]]], [range(4)]))
+    'Of 4 examples, 1 was seen more than once and 1 by no worker'
+    """
+    count, more, fewer = sharding.examples, len(sharding.repeated), len(sharding.gaps)
+    if sharding.each_sees_all:
+        return _("Every replica saw all {count:,} examples", count=count)
+    if not more and not fewer:
+        sentence = N_("Each of {count:,} examples went to one replica")
+        if sharding.alone.example.duplicated().any():
+            sentence = N_("Each of {count:,} examples was seen as often as by one device")
+        return _(sentence, count=count)
+    seen = ngettext("{n} was seen more than once", "{n} were seen more than once", more, n=f"{more:,}")
+    if fewer:
+        never = not set(sharding.gaps) & set(sharding.table.example)
+        less = N_("{seen} and {fewer:,} less often than by one device")
+        if never:
+            less = N_("{seen} and {fewer:,} by no worker")
+        seen = _(less, seen=seen, fewer=fewer)
+    return _("Of {count:,} examples, {seen}", count=count, seen=seen)

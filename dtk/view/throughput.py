@@ -1,4 +1,6 @@
-"""Figures of examples/s: of several runs, and of a study by number of workers, with its efficiency."""
+"""Figures of speed: examples/s of several runs, and of a study by number of workers, with its efficiency; where a
+step's time goes, and when its gradients are reduced.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,18 @@ from typing import Any
 import numpy as np
 import pandas
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from dtk.language import N_, _, columns, ngettext, three
+from dtk.language import N_, _, bytes_of, columns, ngettext, three
 from dtk.records.tables import Recorded
 from dtk.scaling import timing
 from dtk.scaling.summary import GAPS, losses
+from dtk.scaling.timing import PARTS, step_parts, step_reductions
 from dtk.view import canvas
 from dtk.view.palette import PART_COLORS, worker_color, worker_name
 
-__all__ = ["efficiency", "throughput"]
+__all__ = ["efficiency", "overlap", "step_time", "throughput"]
 
 NO_POINTS = N_("no point of this study was measured: see study.points.failed")
 _MEASURED = worker_color(0)
@@ -172,10 +176,9 @@ def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any
 
 
 def _throughput_words(curve: pandas.DataFrame) -> tuple[str, str]:
-    last = _largest(curve)
-    caption = _repeated(curve)
+    last, caption = _largest(curve), _repeated(curve)
     if last is None:
-        return _("Examples/s, {curve}", curve=_name(curve)), caption
+        return _name(curve), caption
     times = last.measured / last.baseline
     title = ngettext(
         "{n} worker: {times:.2f} times one process, {curve}",
@@ -202,11 +205,12 @@ def _largest(curve: pandas.DataFrame) -> Any:
 
 
 def _repeated(curve: pandas.DataFrame) -> str:
-    least, most = curve.measured_n[curve.measured_n > 0].agg(["min", "max"])
-    if most == 1:
-        return _("One repeat, no range.")
+    counts = curve.measured_n[curve.measured_n > 0]
+    if counts.empty:
+        return ""
+    least, most = counts.min(), counts.max()
     many = most if least == most else _("{first} to {last}", first=least, last=most)
-    return _("Medians and ranges of {repeats} repeats.", repeats=many)
+    return ngettext("One repeat, no range.", "Medians and ranges of {repeats} repeats.", most, repeats=many)
 
 
 def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
@@ -217,13 +221,8 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
             continue
         highest = max(highest, _stack(ax, x, curve.iloc[x], 56 / len(curve)))
         if np.isfinite(row.ceiling) and row.workers > 1:
-            mark: dict[str, Any] = {
-                "color": canvas.ink(ax),
-                "lw": 2.2,
-                "label": N_("ceiling"),
-                "solid_capstyle": "butt",
-            }
-            ax.plot([x - 0.46, x + 0.46], [row.ceiling / row.ideal] * 2, **mark)
+            ends, level = [x - 0.46, x + 0.46], row.ceiling / row.ideal
+            ax.plot(ends, [level, level], color=canvas.ink(ax), label=N_("ceiling"), **_MARK)
         if np.isfinite(row.measured_min):
             spread = [[row.measured - row.measured_min], [row.measured_max - row.measured]]
             ax.errorbar(x, row.efficiency, np.array(spread) / row.ideal, color=canvas.ink(ax), capsize=4, lw=1.2)
@@ -255,7 +254,7 @@ def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
 def _efficiency_words(curve: pandas.DataFrame) -> tuple[str, str]:
     last = _largest(curve)
     if last is None or last.workers == 1:
-        return _("Efficiency, {curve}", curve=_name(curve)), _repeated(curve)
+        return _name(curve), _repeated(curve)
     title = N_("{workers} workers: {part:.0%} of ideal")
     if np.isfinite(last.of_ceiling):
         title = N_("{workers} workers: {part:.0%} of ideal, {of_ceiling:.0%} of what these cores can do")
@@ -270,3 +269,181 @@ def _efficiency_words(curve: pandas.DataFrame) -> tuple[str, str]:
 def _failed(ax: Axes, x: int, words: str) -> None:
     style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "style": "italic"}
     ax.text(x, 0.02, words, transform=ax.get_xaxis_transform(), **style)
+
+
+# ---- a step's parts
+
+_MEANING = {
+    "python": N_("Python, callbacks"),
+    "input": N_("input"),
+    "compute": N_("computing"),
+    "all_reduce": N_("all-reduce"),
+    "waiting": N_("waiting for the last"),
+}
+_PART_SHOWN = 0.075  # of the longest bar: a part that is shorter holds no number
+NOTHING = N_("no all-reduce of gradients was noted: it takes two workers, and records of steps")
+_OPACITY = {"compute": 0.35, "waiting": 1.0, "all_reduce": 1.0}
+_IN_A_LANE = {
+    "compute": N_("until its gradients are there"),
+    "waiting": N_("waiting for the last worker"),
+    "all_reduce": N_("reducing"),
+}
+
+
+def step_time(run: Any, ax: Axes | None = None) -> Axes:
+    """Draw where a step's time goes: python, input, compute, all_reduce and waiting (`dtk.step_parts`), in ms.
+
+    Args:
+        run: from `dtk.run`: one bar per worker, the median of each part over the steps after the first. A `dtk.Study`:
+            one bar for each number of workers and batch, the median over the repeats.
+        ax: axes to draw on; None: a new figure.
+    """
+    of_study = hasattr(run, "points")
+    table = _of_study(run) if of_study else _of_run(run)
+    if table.empty:
+        return canvas.only_text(ax, canvas.NO_RECORDS)
+    (ax,) = canvas.axes(ax, size=(7.0, 1.75 + 0.42 * max(2, len(table))))
+    longest = float(table.sum(axis=1).max())
+    for row, values in enumerate(table.itertuples(index=False)):
+        blocks = [(value, PART_COLORS[part]) for part, value in zip(PARTS, values, strict=True)]
+        end = canvas.row_of_blocks(ax, row, blocks)
+        canvas.note(ax, _("{number} ms", number=three(end)), (end, row), (5, 0))
+        for part, value, right in zip(PARTS, values, np.cumsum(values), strict=True):
+            if value > _PART_SHOWN * longest:
+                color = "white" if part in ("compute", "input") else "black"
+                ax.text(right - value / 2, row, three(value), ha="center", va="center", color=color, fontsize=9)
+    canvas.name_rows(ax, list(table.index), margin=0)
+    ax.set_ylabel(_("workers × examples each") if of_study else "")  # noqa: RUF001
+    ax.set(xlabel=_("ms a step"), xlim=(0, 1.14 * longest))
+    canvas.legend_below(ax, [Patch(color=PART_COLORS[part], label=_(_MEANING[part])) for part in PARTS], ncols=5)
+    canvas.headline(ax, *_parts_words(table))
+    return ax
+
+
+def _of_run(run: Any) -> pandas.DataFrame:
+    """By worker, ms; empty without records."""
+    if run.folder is None or run.records.empty:
+        return pandas.DataFrame(columns=list(PARTS))
+    table = step_parts(run).groupby("worker")[list(PARTS)].median() * 1e3
+    return table.rename(index=worker_name)
+
+
+def _of_study(study: Any) -> pandas.DataFrame:
+    points = study.points
+    points = points[(points.kind == "cluster") & (points.failed == "")]
+    table = points.groupby(["workers", "per_replica_batch"])[list(PARTS)].median() * 1e3
+    table.index = [f"{workers} × {each}" for workers, each in table.index.to_flat_index()]  # noqa: RUF001
+    return table
+
+
+def _parts_words(table: pandas.DataFrame) -> tuple[str, str]:
+    """Names the biggest part of the bar that takes longest."""
+    longest = table.sum(axis=1).idxmax()
+    row = table.loc[longest]
+    biggest = str(row.idxmax())
+    most, whole = three(row[biggest]), three(row.sum())
+    words = N_("The biggest part of a step is {part}: {most} of {whole} ms ({longest})")
+    title = _(words, part=_(_MEANING[biggest]), most=most, whole=whole, longest=longest)
+    caption = _("Medians of each part over the steps after the first; at the end of a bar, their sum.")
+    return title, f"{caption} {_('What is sent while it computes counts as computing.')}"
+
+
+# ---- all-reduces beside the backward pass
+
+
+def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None, ax: Axes | None = None) -> Axes:
+    """Draw a step of worker 0, a lane for each all-reduce: until its gradients are there, waiting, reducing.
+
+    TensorFlow puts all gradients into one all-reduce, which can begin only when the backward pass has ended. With
+    `CommunicationOptions(bytes_per_pack=...)` there are several, and the first begin while earlier layers' gradients
+    are still computed. Runs without marks (`DTK_MARKS=0`, or one worker) have nothing to draw, and the figure says so.
+
+    Args:
+        runs: from `dtk.run`; several are drawn one above the other, on the same scale.
+        step: from 2 on, as the first is traced; None: the middle one of those that all runs have.
+        labels: one for each run; None: numbers.
+        ax: axes to draw on; None: a new figure.
+
+    Returns:
+        The upper Axes.
+
+    Raises:
+        ValueError: no run, as many labels as runs are needed, or a step that is not there.
+    """
+    names = canvas.names_of(labels, len(runs))
+    tables = _chosen([_of_worker_0(run) for run in runs], step)
+    lanes = [max(1, len(table)) for table in tables]
+    high = 0.6 + sum(0.75 + 0.33 * lane for lane in lanes)
+    places = canvas.axes(ax, tuple(lane + 1.4 for lane in lanes), (7.0, high))
+    longest = max((float(table.period.iloc[0]) for table in tables if len(table)), default=0.0)
+    for place, table, name in zip(places, tables, names, strict=False):
+        if table.empty:
+            canvas.only_text(place, NOTHING)
+        else:
+            _draw_lanes(place, table)
+            place.set_xlim(0, 1.04e3 * longest)
+            title, caption = _overlap_words(table)
+            named = len(runs) > 1 or labels
+            canvas.headline(place, _("{name}: {words}", name=name, words=title) if named else title, caption)
+    places[min(len(places), len(tables)) - 1].set_xlabel(_("ms since the step before ended"))
+    if longest:
+        patches = [
+            Patch(color=PART_COLORS[part], alpha=_OPACITY[part], label=_(words)) for part, words in _IN_A_LANE.items()
+        ]
+        canvas.legend_below(places[0], patches)
+    return places[0]
+
+
+def _of_worker_0(run: Any) -> pandas.DataFrame:
+    """Its all-reduces in all steps."""
+    if run.folder is None:  # an error from before anything started
+        return pandas.DataFrame()
+    table = step_reductions(run)
+    return table[table.worker == 0]
+
+
+def _chosen(tables: list[pandas.DataFrame], step: int | None) -> list[pandas.DataFrame]:
+    """The all-reduces of one step, the same for all runs: another step may hold another part of the training."""
+    full = [table for table in tables if len(table)]
+    if not full:
+        return tables
+    if step is None:
+        common = sorted(set.intersection(*(set(table.step) for table in full)))
+        step = int(common[len(common) // 2] if common else full[0].step.iloc[0])
+    for table in full:
+        if step not in set(table.step):
+            words = N_("step={step}: this run has all-reduces of the steps {first} to {last}")
+            raise ValueError(_(words, step=step, first=table.step.min(), last=table.step.max()))
+    return [table[table.step == step].sort_values("begin") if len(table) else table for table in tables]
+
+
+def _draw_lanes(ax: Axes, table: pandas.DataFrame) -> None:
+    for lane, row in enumerate(table.itertuples()):
+        ends = np.array([row.begin, row.waited, row.end]) * 1e3
+        lengths = np.diff(ends, prepend=0.0)
+        blocks = [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)]
+        canvas.row_of_blocks(ax, lane, blocks)
+        ax.patches[-3].set_alpha(_OPACITY["compute"])
+    ax.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(ax), lw=1.2, ls=(0, (4, 2)))
+    canvas.name_rows(ax, [bytes_of(size) for size in table.bytes], 0.1)
+    ax.tick_params(axis="y", labelsize=9)
+
+
+def _overlap_words(table: pandas.DataFrame) -> tuple[str, str]:
+    ready = float(table.begin.max())
+    early = table[table.end < ready]
+    percent = 100 * float(early.bytes.sum()) / float(table.bytes.sum())
+    words = N_("{count} all-reduces, {percent:.0f} % of the bytes reduced before the last gradients are there")
+    title = _(words, count=len(table), percent=percent)
+    if early.empty:
+        title = ngettext(
+            "one all-reduce, after the backward pass",
+            "{n} all-reduces, none done before the last gradients are there",
+            len(table),
+        )
+    caption = N_(
+        "Step {step} of worker 0, a lane an all-reduce. After the last gradients were there it took {ms} ms more to "
+        "reduce; the line is the end of the step, with the update of the weights."
+    )
+    ms = three(1e3 * (float(table.end.max()) - ready))
+    return title, _(caption, step=int(table.step.iloc[0]), ms=ms)

@@ -1,7 +1,10 @@
-"""The figure of what each worker did when: start, build, steps, waiting; and when the evaluator evaluated."""
+"""Figures of what happened when: each worker's start, steps and waiting, the evaluator's evaluations; and of a run that
+was started again, which steps were kept, which were lost, which were computed twice.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,16 +14,16 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from dtk.language import N_, _, columns, three
+from dtk.language import N_, _, columns, ngettext, three
 from dtk.records import RunFolder, evaluations
 from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
 from dtk.records.tables import Recorded
 from dtk.scaling import timing
-from dtk.scaling.timing import Pace, pace, typical_steps, within_epochs
-from dtk.view.canvas import NO_RECORDS, axes, headline, ink, legend_below, name_rows, note, only_text
-from dtk.view.palette import member_color, member_name
+from dtk.scaling.timing import Pace, fates, pace, spans, typical_steps, within_epochs
+from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
+from dtk.view.palette import CURVE_COLORS, member_color, member_name
 
-__all__ = ["timeline"]
+__all__ = ["restarts", "timeline"]
 
 _LABEL_POINTS = 8.0
 _ZOOMED = 6  # steps in the lower picture
@@ -115,18 +118,13 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
 
 def _attempts(run: Recorded) -> list[list[_Lane]]:
     """The lanes of each start of the cluster; one without restarts."""
-    if run.folder is None:
-        return [[]]
-    earlier = run.folder.earlier
-    if not earlier:
-        return [_lanes(run.folder, run.records, 0.0)]
-    before = [_lanes(folder, folder.own_records, 0.0 if k == 0 else None) for k, folder in enumerate(earlier)]
-    return [*before, _lanes(run.folder, run.folder.own_records, None)]
+    folders = [] if run.folder is None else [*run.folder.earlier, run.folder]
+    return [_lanes(folder, first=k == 0) for k, folder in enumerate(folders)] or [[]]
 
 
-def _lanes(folder: RunFolder, records: pandas.DataFrame, since: float | None) -> list[_Lane]:
-    """since: seconds, None for when the member's process started."""
-    times = within_epochs(timing.step_times(records))
+def _lanes(folder: RunFolder, first: bool) -> list[_Lane]:
+    """first: its lanes begin with the call of `dtk.run`; those of further starts with the member's process."""
+    times = within_epochs(timing.step_times(folder.own_records))
     lanes = []
     for member in folder.members:
         worker, events = member.worker, member.events
@@ -141,7 +139,7 @@ def _lanes(folder: RunFolder, records: pandas.DataFrame, since: float | None) ->
             failed=Failed.state in at,
             steps=times[times.worker == worker],
             evaluations=evaluations(events) if worker == folder.workers else None,
-            since=at.get(Starting.state, begun) if since is None else since,
+            since=0.0 if first else at.get(Starting.state, begun),
             faults=[(event.at, event.kind) for event in of_kind(events, FaultCame)],
         )
         lanes.append(lane)
@@ -287,3 +285,82 @@ def _legend(ax: Axes, waiting: bool) -> None:
             style: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "hatch": hatch or None, "lw": 0}
             patches.append(Patch(label=_(_MEANING[phase]), **style))
     legend_below(ax, patches, fontsize=8.5)
+
+
+# ---- a run that was started again
+
+_HIGH = 0.46  # of a row; the words under the bar take the rest
+_WIDE = 88  # letters under a bar
+_KINDS = {"kept": N_("kept"), "lost": N_("computed, then lost"), "again": N_("computed again, kept")}
+
+
+def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
+    """Draw each start of the cluster as a row: the steps that it computed, and whether they were kept.
+
+    A step is lost where the next attempt's checkpoint did not hold it: that attempt computes it again. Under a row
+    stands what ended the attempt.
+
+    Args:
+        run: from `dtk.run(..., restarts=...)`, or the error of a run that failed.
+        ax: axes to draw on; None: a new figure.
+    """
+    table = fates(run.folder) if run.folder is not None else None
+    if table is None or table.empty:
+        return only_text(ax, NO_RECORDS)
+    table["kind"] = np.select([table.lost, table.again], ["lost", "again"], "kept")
+    said = {attempt.number: attempt.failed for attempt in run.folder.attempts}
+    count, last = run.folder.attempt, int(table.step.max())
+    (ax,) = axes(ax, size=(7.0, 1.75 + 0.62 * count))
+    for row in range(count):
+        mine = table[table.attempt == row + 1]
+        for kind, part in mine.groupby("kind"):
+            bars = [(first - 0.5, end - first + 1) for first, end in spans(part.step.tolist())]
+            ax.broken_barh(bars, (row - _HIGH / 2, _HIGH), gid=kind, **_style(ax, kind))
+        _reason(ax, row, said.get(row + 1))
+        if row and len(mine):
+            at = int(mine.step.min()) - 0.5
+            ax.plot([at, at], [row - 1 - _HIGH / 2, row + _HIGH / 2], color=ink(ax), lw=1.2, ls=(0, (2, 2)), gid="from")
+    by_step(ax, 1, last)
+    name_rows(ax, [_("attempt {number}", number=row + 1) for row in range(count)])
+    seen = [kind for kind in _KINDS if (table.kind == kind).any()]
+    legend_below(ax, [Patch(label=_(_KINDS[kind]), **_style(ax, kind)) for kind in seen])
+    headline(ax, *_restarts_words(table))
+    return ax
+
+
+def _style(ax: Axes, kind: str) -> dict[str, Any]:
+    if kind == "lost":
+        return {"facecolor": "none", "edgecolor": ink(ax), "hatch": "//////", "lw": 0.8, "alpha": 0.55}
+    return {"facecolor": CURVE_COLORS[2 if kind == "again" else 0], "edgecolor": "none", "lw": 0.0}
+
+
+def _reason(ax: Axes, row: int, failed: str | None) -> None:
+    """What ended the attempt, beneath its bar; nothing for one that finished."""
+    if failed is None:
+        return
+    first, *more = wrapped(re.split("; |；", failed)[0], _WIDE)  # noqa: RUF001
+    words = f"{first} …" if more else first
+    ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a dashed line would cross the words
+    note(ax, words, (0.5, row + _HIGH / 2), (3, -4), va="top", fontsize=8.5, gid="reason", bbox=ground)
+
+
+def _restarts_words(table: pandas.DataFrame) -> tuple[str, str]:
+    computed, count = len(table), int((~table.lost).sum())
+    times = table.groupby("step").size()
+    twice = spans(times.index[times > 1].tolist())
+    if not twice:
+        title = _("{computed} steps computed, all of them count", computed=computed)
+        return title, _("Nothing was lost, so nothing was computed again.")
+    first, end = twice[0]
+    again = ngettext(
+        "step {first} was computed twice",
+        "steps {first} to {last} were computed twice",
+        end - first + 1,
+        first=first,
+        last=end,
+    )
+    if len(twice) > 1 or times.max() > 2:
+        words = N_("{steps} steps were computed up to {times} times")
+        again = _(words, steps=int((times > 1).sum()), times=times.max())
+    title = _("{computed} steps computed, {count} count: {again}", computed=computed, count=count, again=again)
+    return title, _("Dashed: there the next attempt went on. What its checkpoint did not hold was lost.")

@@ -1,11 +1,7 @@
-"""What if there were more workers: predicted throughput and efficiency up to 10,000, and what limits them where.
-
-`tell` says the same in words; `what_if_lab` has sliders.
-"""
+"""What if there were more workers: predicted throughput and efficiency up to 10,000, and what limits them where."""
 
 from __future__ import annotations
 
-import html
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +19,7 @@ from dtk.scaling.prediction import LIMITS, predict
 from dtk.view.canvas import axes, headline, ink, legend_below, note
 from dtk.view.controls import Lab
 
-__all__ = ["EXAMPLE", "LIMIT_COLORS", "predictions", "tell", "what_if", "what_if_lab"]
+__all__ = ["EXAMPLE", "LIMIT_COLORS", "predictions", "what_if", "what_if_lab"]
 
 # ResNet-50 on ImageNet with P100 GPUs: TensorFlow's benchmarks of May 2017 for the seconds, 25.6 million float32 for
 # the gradients, "tens of thousands" for the critical batch (McCandlish et al. 2018). Overlap and spread are made up.
@@ -39,7 +35,7 @@ EXAMPLE = Job(
 # Of Okabe and Ito's palette; no worker has a colour here.
 LIMIT_COLORS = dict(zip(LIMITS[:4], ("#009E73", "#E69F00", "#0072B2", "#CC79A7"), strict=True))
 _POINTS = 49
-_LOST_BY = {"compute": N_("no limit but the computation"), "straggler": N_("waiting for stragglers")}
+_LOST_BY = {"straggler": N_("waiting for stragglers")}
 _ALGORITHMS = {"ring": N_("ring"), "halving_doubling": N_("halving and doubling"), "tree": N_("tree")}
 _SETTING = N_(
     "{batch}, {size} MB of gradients, {link}, {algorithm}, overlap {overlap:.0f} %, stragglers ±{spread:.0f} %."
@@ -76,29 +72,9 @@ def what_if(
     return grid[0]
 
 
-def tell(table: pandas.DataFrame, workers: int) -> list[str]:
-    """The figure in words: the number of workers asked for, then each limit with the workers from which on it holds.
-
-    >>> from dtk.scaling.job import ETHERNET_10
-    >>> job = Job(per_example=0.001, batch=64, gradient_bytes=1e8)
-    >>> for line in tell(predict(job, Cluster(ETHERNET_10), [1, 2, 100]), workers=100):
-    ...     print(line)
-    100 workers: 28,400 examples/s, 28 % of the ideal; the limit is bandwidth
-    from 1: no limit but the computation
-    from 2: bandwidth
-    """
+def _headline(table: pandas.DataFrame, workers: int) -> str:
+    """What is predicted for the number of workers that was asked for, and what limits it."""
     row = table[table.workers == workers].iloc[0]
-    lines = [_headline(row, workers)]
-    for first, __, limit in _runs(table):
-        lines.append(_("from {workers:,}: {words}", workers=table.workers[first], words=_(_LOST_BY.get(limit, limit))))
-    large = table.workers[table.limit == "batch too large"]
-    if len(large):
-        words = _("the batch is too large, which costs more than anything else")
-        lines.append(_("from {workers:,}: {words}", workers=large.iloc[0], words=words))
-    return lines
-
-
-def _headline(row: Any, workers: int) -> str:
     words = ngettext(
         "{count} worker: {rate} examples/s, {percent:.0f} % of the ideal",
         "{count} workers: {rate} examples/s, {percent:.0f} % of the ideal",
@@ -125,8 +101,8 @@ def predictions(job: Job, cluster: Cluster, workers: int) -> pandas.DataFrame:
 def _runs(table: pandas.DataFrame) -> Iterator[tuple[int, int, str]]:
     """Rows in a row with one limit of their examples/s: first, last, limit."""
     for limit, rows in itertools.groupby(range(len(table)), key=lambda row: table.slowed_by[row]):
-        first, *more = rows
-        yield first, [first, *more][-1], limit
+        found = list(rows)
+        yield found[0], found[-1], limit
 
 
 def _draw(grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> None:
@@ -190,7 +166,7 @@ def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) ->
     caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), _(_COLOUR)]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
-    return tell(table, workers)[0].replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
+    return _headline(table, workers).replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
 
 
 def _layout(job: Job) -> tuple[tuple[float, ...], tuple[float, float]]:
@@ -226,13 +202,12 @@ def what_if_lab(workers: int = 256) -> Lab | Axes:
 
 
 def _shown(workers: int, megabytes: float, link: str, algorithm: str, **given: Any) -> tuple[str, Axes]:
-    """The lab's words and its figure, by the values of its controls."""
+    """The lab's figure, by the values of its controls, which says all that there is to say."""
     job, cluster = replace(EXAMPLE, gradient_bytes=1e6 * megabytes, **given), Cluster(LINKS[link], algorithm)
     table = predictions(job, cluster, workers)
-    lines = [html.escape(line) for line in tell(table, workers)[1:]]
     grid = axes(None, *_layout(job), shown=False)
     _draw(grid, table, job, cluster, workers)
-    return _("Workers: {limits}.", limits=_("; ").join(lines)), grid[0]
+    return "", grid[0]
 
 
 def _controls(workers: int) -> dict[str, Any]:

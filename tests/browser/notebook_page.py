@@ -193,7 +193,7 @@ def bar_of(view: Locator) -> tuple[str, float]:
 def steps_seen(words: str) -> int:
     """The step that a dashboard's line of progress tells; 0 where it tells none.
 
-    >>> steps_seen("step 12/40, loss 0.5"), steps_seen("no step recorded yet")
+    >>> steps_seen("step 12/40, loss 0.5"), steps_seen("no step recorded")
     (12, 0)
     """
     found = re.search(r"\bstep (\d+)", words)

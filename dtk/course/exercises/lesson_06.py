@@ -11,7 +11,7 @@ from typing import Any
 from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import hint_for_share, tried
 from dtk.language import N_, _
-from dtk.scaling.sharding import Sharding, from_lists
+from dtk.studies.shards import Sharding, from_lists
 
 
 def _deals(draw: random.Random) -> list[tuple[int, int, int]]:
