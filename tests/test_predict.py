@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from simulate import simulated
 
 from dtk import ClusterConfigError
 from dtk.scaling.job import (
@@ -22,7 +21,7 @@ from dtk.scaling.job import (
     slowest,
     slowest_mean,
 )
-from dtk.scaling.prediction import LIMITS, RESULTS, predict
+from dtk.scaling.prediction import LIMITS, RESULTS, compare_published, efficiency, predict
 
 JOB = Job(per_example=0.001, batch=100, gradient_bytes=1e8)
 INSTANT = Link("instant", 0.0, 1e15)
@@ -83,26 +82,6 @@ def test_buckets_are_reduced_while_the_backward_pass_goes_on():
     assert predict(third, Cluster(replace(link, bandwidth=0.125e9)), [2]).seconds[0] == pytest.approx(0.280)
 
 
-def test_one_bucket_can_not_overlap():
-    both = [predict(replace(JOB, overlap=overlap), Cluster(), [8]).seconds[0] for overlap in (0.0, 1.0)]
-    assert both[0] == both[1]
-
-
-def test_what_is_ready_first_can_be_given():
-    late = replace(JOB, gradient_bytes=(9e7, 1e7), overlap=1.0, ready=(0.9, 1.0))
-    early = replace(late, ready=(0.1, 1.0))
-    cluster = Cluster(ETHERNET_10)
-    assert predict(early, cluster, [8]).seconds[0] < predict(late, cluster, [8]).seconds[0]
-
-
-def test_buckets_from_a_list_an_array_or_a_size():
-    assert (
-        replace(JOB, gradient_bytes=[3, 1]).buckets == replace(JOB, gradient_bytes=np.array([3, 1])).buckets == (3, 1)
-    )
-    assert replace(JOB, gradient_bytes=10.0, pack_bytes=4).buckets == (10 / 3,) * 3
-    assert replace(JOB, gradient_bytes=10.0, pack_bytes=4, overlap=1.0).shares == pytest.approx((1 / 3, 2 / 3, 1))
-
-
 def test_beyond_the_critical_batch_examples_count_for_less():
     table = predict(replace(JOB, critical_batch=10_000), Cluster(INSTANT), [1, 100, 10_000])
     # 1 + B / Bc times the examples of a small batch, relative to B = 100.
@@ -131,13 +110,9 @@ def test_the_limit_has_its_name(job, link, workers, limit):
     [
         (lambda: predict(JOB, Cluster(), [0]), "workers=0: it takes a number from 1 to 10000"),
         (lambda: replace(JOB, per_example=-1.0), "per_example=-1.0: it takes a number above 0"),
-        (lambda: replace(JOB, per_example=0.0), "per_example=0.0: it takes a number above 0"),
-        (lambda: replace(JOB, batch=0), "batch=0: it takes a number above 0"),
         (lambda: replace(JOB, overlap=1.5), "overlap=1.5: it takes a number from 0 to 1"),
-        (lambda: replace(JOB, spread=3.0), "spread=3.0: it takes a number from 0 to 2"),
         (lambda: replace(JOB, gradient_bytes="1 MB"), "gradient_bytes='1 MB': it takes a number from 0 to inf"),
         (lambda: replace(JOB, pack_bytes=-1), "pack_bytes=-1: it takes a number from 0 to inf"),
-        (lambda: predict(JOB, Cluster(), ["two"]), "workers='two': it takes a number from 1"),
         (lambda: replace(JOB, ready=(0.5, 1.0)), "ready has 2 numbers for 1 buckets"),
         (lambda: replace(JOB, ready=(1.5,)), "it takes one each, from 0 to 1"),
         (lambda: Cluster(algorithm="star"), "algorithm='star': it takes one of ring, halving_doubling, tree"),
@@ -151,35 +126,34 @@ def test_what_can_not_be_predicted(call, words):
 # ---- published results
 
 
-@pytest.fixture(scope="module")
-def page():
+def published_rows():
     text = (Path(__file__).parent.parent / "docs" / "explanation" / "scaling_model.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1:-1] for line in text.splitlines() if re.match(r"\| (Goyal et al|Horovod,)", line)]
-    return [[cell.strip() for cell in row] for row in rows]
+    return re.findall(r"^\| (?:Goyal et al|Horovod,).*\|$", text, flags=re.MULTILINE)
 
 
-@pytest.fixture(scope="module")
-def table():
-    return simulated()
+def changed(result):
+    """The efficiency with 80 % of the network's bandwidth, with twice the spread, without overlap."""
+    job, cluster = result.job, result.cluster
+    slower = replace(cluster, link=replace(cluster.link, bandwidth=0.8 * cluster.link.bandwidth))
+    ways = [(job, slower), (replace(job, spread=2 * job.spread), cluster), (replace(job, overlap=0.0), cluster)]
+    return [efficiency(*way, result.base, result.workers) for way in ways]
 
 
-def test_the_table_in_the_docs_is_what_is_computed(page, table):
-    assert len(page) == len(table) == len(RESULTS)
-    for cells, row in zip(page, table.itertuples(), strict=True):
-        assert cells[:3] == [row.paper, row.model, f"{row.workers}"]
-        shares = row.published, row.predicted, row.simulated, row.slower_network, row.more_spread, row.no_overlap
-        told = [f"{100 * share:.0f} %" for share in shares]
-        assert [*cells[3:5], *cells[6:]] == [told[0], told[1], *told[2:]]
-        assert cells[5] == f"{row.points:+.1f}"
+def test_the_table_in_the_docs_is_what_is_computed():
+    rows = []
+    for row, result in zip(compare_published().itertuples(), RESULTS, strict=True):
+        published, predicted, *others = (
+            f"{100 * share:.0f} %" for share in (row.published, row.predicted, *changed(result))
+        )
+        points = f"{row.points:+.1f}"
+        cells = row.paper, row.model, str(row.workers), published, predicted, points, *others
+        rows.append(f"| {' | '.join(cells)} |")
+    assert published_rows() == rows
 
 
-def test_six_of_seven_published_efficiencies_are_within_six_points(table):
-    off = table.points.abs()
+def test_six_of_seven_published_efficiencies_are_within_six_points():
+    off = compare_published().points.abs()
     assert (off < 6).sum() == 6
     # VGG-16 on 512 GPUs is not explained; docs/explanation/scaling_model.md says so.
     assert RESULTS[int(off.argmax())].model == "VGG-16"
     assert 12 < off.max() < 20
-
-
-def test_the_simulation_agrees_with_the_formulas_on_the_published_jobs(table):
-    np.testing.assert_allclose(table.simulated, table.predicted, rtol=0.02)

@@ -115,7 +115,8 @@ def study(
     refuse_on_colab("dtk.study", most, force)
     jobs = [(cell, _job(fn, cell, max(1, environment.cores() // most))) for cell in cells]
     random.Random(0).shuffle(jobs)
-    found = Study([], str(getattr(fn, "__name__", type(fn).__name__)))
+    plain = getattr(fn, "func", fn)  # of a functools.partial
+    found = Study([], str(getattr(plain, "__name__", type(plain).__name__)))
     bar = tqdm(total=len(jobs), unit=_("run"), disable=environment.live_mode() == "off")
     with bar, environment.quiet():
         for cell, job in jobs:
