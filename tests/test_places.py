@@ -17,8 +17,8 @@ import dtk
 from dtk.launch import agent, outside
 from dtk.launch.agent import News
 from dtk.launch.messages import Exited, FilePart, Gone, Query, VitalSigns, as_line
-from dtk.places import machines
-from dtk.places.engine import Remote
+from dtk.places.engine import LentMachine, Remote
+from dtk.places.hosts import Pipes
 from dtk.records import GROWING
 
 HERE = {"127.0.0.1": "env A=1", "localhost": "env A=2"}
@@ -113,7 +113,7 @@ def test_nobody_looks_for_hours_and_nothing_piles_up():
 
     def lend(takes):
         heard.extend(takes)
-        return [machines.LentMachine("127.0.0.1", NoCarrier())]
+        return [LentMachine("127.0.0.1", NoCarrier())]
 
     remote = Remote("here", lend, 1)
     remote._member["w"] = 0
@@ -167,13 +167,11 @@ def test_an_agent_ends_when_it_has_not_heard_of_its_kernel_for_long(monkeypatch)
 
 
 def test_a_kernel_gives_signs_of_life(tmp_path, monkeypatch):
-    monkeypatch.setattr(machines, "ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr("dtk.places.hosts.ALIVE_SECONDS", 0.2)
     speaks = "import sys, time\nfor _ in range(20):\n    print('{}', flush=True)\n    time.sleep(0.05)\n"
     heard = threading.Event()
     command = [sys.executable, "-c", f"{speaks}print(sys.stdin.readline(), file=sys.stderr, flush=True)"]
-    pipes = machines.Pipes(
-        command, lambda message: heard.set() if isinstance(message, Gone) else None, tmp_path / "log"
-    )
+    pipes = Pipes(command, lambda message: heard.set() if isinstance(message, Gone) else None, tmp_path / "log")
     assert heard.wait(10), "a line came by its stdin, and it ended"
     assert (tmp_path / "log").read_text().split("\n")[0] == '["Query", 0, "alive", null]'
     pipes.close()

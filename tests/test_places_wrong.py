@@ -8,8 +8,8 @@ import threading
 import pytest
 
 import dtk
-from dtk.places import machines as checks
-from dtk.places.machines import LentMachine
+from dtk.places import engine as checks
+from dtk.places.engine import LentMachine
 
 
 def lent(*versions, **facts):

@@ -10,7 +10,7 @@ import pytest
 import dtk
 from dtk.launch.messages import FilePart, Gone
 from dtk.places import hosts
-from dtk.places.machines import LentMachine
+from dtk.places.engine import LentMachine
 
 
 @pytest.mark.parametrize(

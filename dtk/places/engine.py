@@ -1,4 +1,7 @@
-"""Workers on other machines, one agent for each: the same to `dtk.launch` as the parent process is on this machine."""
+"""Workers on other machines, one agent for each: the same to `dtk.launch` as the parent process is on this machine.
+
+Machines that will not do are found before a worker starts.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,20 @@ import itertools
 import queue
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from dtk import environment
 from dtk.datasets import SOMEWHERE
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.agent import MODULES, write
-from dtk.launch.messages import Message
+from dtk.launch.messages import Answer, Message
 from dtk.launch.place import Machine, Site
-from dtk.places import machines
-from dtk.places.machines import LentMachine, OnMessage
 from dtk.records import RunFolder
 from dtk.watch.waiting import called
 from dtk.worker import ship
@@ -32,12 +35,47 @@ from dtk.worker.spec import WorkerSpec
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = ["Engine", "Remote"]
+__all__ = ["Carrier", "Engine", "LentMachine", "OnMessage", "Remote", "check_reach", "check_storage", "check_versions"]
 
 START_SECONDS = 300.0  # for an agent to say what its machine is, and for workers to be started: TensorFlow's import
 ANSWER_SECONDS = 30.0
 LOST_SECONDS = 10.0  # without a message from an agent, which speaks four times a second
 END_SECONDS = 60.0  # for what a function wrote into the run's directory to come back
+
+
+# Called from a thread of the carrier's own with each message of the agent's, and at the last with Gone.
+OnMessage = Callable[[Message], None]
+
+
+class Carrier(Protocol):
+    """Brings messages to one agent."""
+
+    def send(self, message: Message) -> None:
+        """Without waiting for an answer; does nothing where the agent is gone."""
+
+    def close(self) -> None:
+        """Ends the agent and whatever it has started."""
+
+
+@dataclass
+class LentMachine:
+    """One machine, as an engine lends it for one worker.
+
+    address: by which the other workers reach it. carrier: to its agent. name: of the machine, where the engine has one.
+    """
+
+    address: str
+    carrier: Carrier
+    name: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+    ahead: float = 0.0  # its monotonic clock minus this machine's, in seconds
+    gone: str = ""
+    port: int = 0
+
+    @property
+    def host(self) -> str:
+        """How people call it."""
+        return self.name or str(self.facts.get("host") or self.address)
 
 
 class Remote:
@@ -94,17 +132,17 @@ class Remote:
         for lent, facts in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
             lent.facts = facts.found
         if first:
-            machines.check_versions(self.lent)
-            machines.measure_clocks(self.lent, lambda k: self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS))
+            check_versions(self.lent)
+            measure_clocks(self.lent, lambda k: self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS))
         for lent, answer in zip(self.lent, self._ask_all("reserve", tick), strict=True):
             lent.port = answer.found["port"]
         others = [[a for other, a in enumerate(self.addresses()) if other != k] for k in range(len(self.lent))]
-        machines.check_reach(self.lent, self._ask_all("reach", tick, more=[{"addresses": each} for each in others]))
+        check_reach(self.lent, self._ask_all("reach", tick, more=[{"addresses": each} for each in others]))
         if shared:
             name = f"{folder.path.name}/.shared"
             self._ask_all("shares", tick, more=[{"name": name, "touch": k == 0} for k in range(len(self.lent))])
             seen = self._ask_all("shares", tick, more=[{"name": name, "touch": False}])
-            machines.check_storage(self.place, self.lent, seen)
+            check_storage(self.place, self.lent, seen)
 
     def _send(self, member: int, what: str, **more: Any) -> int:
         number = next(self._numbers)
@@ -295,6 +333,94 @@ class Remote:
                 self._refused[key] = (number, words)
             case messages.Answer(number):
                 self._answers[number] = message
+
+
+# ---- machines that will not do are found before a worker starts: each in one sentence, with its name
+
+
+_ROUNDS = 5  # of which the quickest tells how far two machines' clocks are apart
+_MUST = ("tensorflow", "keras")  # the same on each machine, or they don't compute the same
+
+
+def check_versions(lent: Sequence[LentMachine]) -> None:
+    """Python that reads what this one pickles; TensorFlow, Keras and dtk the same on each."""
+    own = environment.versions("tensorflow", "keras", "dtk", "cloudpickle")
+    for worker, each in enumerate(lent):
+        what = _other_versions(each, own, lent)
+        if what:
+            raise ClusterConfigError(_("worker {worker} on {host}: {what}", worker=worker, host=each.host, what=what))
+
+
+def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[LentMachine]) -> str:
+    """Why a machine can't take part, in words; "" where it can."""
+    there = each.facts["versions"]
+    if _minor(there["Python"]) != _minor(own["Python"]):
+        words = N_("Python {there} there, {here} here; a pickled function fits one minor version only")
+        return _(words, there=there["Python"], here=own["Python"])
+    for package in ("tensorflow", "dtk"):
+        if there[package] is None:
+            return _("{package} is not installed there, for the Python that is started", package=package)
+    if there["dtk"] != own["dtk"]:
+        return _("dtk {there} there, {here} here; install the same", there=there["dtk"], here=own["dtk"])
+    for package in _MUST:
+        first = lent[0].facts["versions"][package]
+        if there[package] != first:
+            words = N_("{package} {there} there, {first} on {other}; install the same on every machine")
+            return _(words, package=package, there=there[package], first=first, other=lent[0].host)
+    return ""
+
+
+def _minor(version: str | None) -> list[str]:
+    return (version or "").split(".")[:2]
+
+
+def check_reach(lent: Sequence[LentMachine], answers: Sequence[Answer]) -> None:
+    """Each worker's port, from each other machine."""
+    by_address = {f"{each.address}:{each.port}": worker for worker, each in enumerate(lent)}
+    failed = {
+        (worker, by_address[address]): words.lower()
+        for worker, answer in enumerate(answers)
+        for address, (_number, words) in answer.found["failed"].items()
+    }
+    if not failed:
+        return
+    (one, other), words = next(iter(failed.items()))
+    names = [_("worker {worker} on {host}", worker=worker, host=lent[worker].host) for worker in (one, other)]
+    known = {"one": names[0], "other": names[1], "address": lent[other].address, "why": words}
+    back = failed.get((other, one))
+    if back is None:
+        what = _("{one} can't reach {other} at {address}, a port that is open there ({why})", **known)
+    else:
+        what = N_("{one} and {other} can't reach each other's ports, which are open there ({why}; {back})")
+        what = _(what, back=back, **known)
+    remedy = _("TensorFlow needs every port above 1023 open between workers, both ways")
+    raise ClusterConfigError(what, remedy=remedy)
+
+
+def check_storage(place: str, lent: Sequence[LentMachine], answers: Sequence[Answer]) -> None:
+    """One directory that each machine sees."""
+    for each, answer in zip(lent, answers, strict=True):
+        if not answer.found["found"]:
+            words = N_(
+                "restarts= or evaluator= on {place}: {one} and {other} have no directory in common, where one would "
+                "find what another has saved"
+            )
+            what = _(words, place=place, one=lent[0].host, other=each.host)
+            if answer.found.get("words"):
+                what = _("{what} ({why})", what=what, why=answer.found["words"])
+            raise ClusterConfigError(what, remedy=_("pass storage=, a directory that all machines share"))
+
+
+def measure_clocks(lent: Sequence[LentMachine], ask: Callable[[int], Answer]) -> None:
+    """Finds how far each machine's clock is ahead of this one's. ask: an agent, by number, for its facts."""
+    for k, each in enumerate(lent):
+        best = float("inf")
+        for _round in range(_ROUNDS):
+            asked = time.monotonic()
+            answer = ask(k)
+            took = answer.arrived - asked
+            if took < best:
+                best, each.ahead = took, answer.found["at"] - (asked + answer.arrived) / 2
 
 
 # ---- a run's directory here and there

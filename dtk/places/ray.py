@@ -15,8 +15,7 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.launch.agent import Agent
 from dtk.launch.messages import Gone, Message
-from dtk.places.engine import Engine
-from dtk.places.machines import LentMachine, OnMessage
+from dtk.places.engine import Engine, LentMachine, OnMessage
 
 __all__ = ["Ray"]
 

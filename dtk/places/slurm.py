@@ -15,8 +15,8 @@ from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.launch.outside import node_address, slurm_says
-from dtk.places.engine import Engine
-from dtk.places.machines import LentMachine, OnMessage, Pipes
+from dtk.places.engine import Engine, LentMachine, OnMessage
+from dtk.places.hosts import Pipes
 from dtk.records import RunFolder
 
 __all__ = ["Slurm"]
