@@ -123,8 +123,8 @@ KILLED = "was killed by SIGKILL; the system has killed"
         (-9, 0, 2, f"{KILLED} processes for want of memory meanwhile (2); if it was one of them: smaller batches"),
         (-9, 3, 3, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
         (-9, None, None, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
-        (-11, 3, 4, "crashed with SIGSEGV; the last Python lines before it are in its log"),
-        (1, 3, 4, "ended itself with exit code 1 before its function returned (os._exit?)"),
+        (-11, 3, 4, "was killed by SIGSEGV; the last Python lines before it are in its log"),
+        (1, 3, 4, "ended itself with exit code 1 (os._exit?)"),
     ],
 )
 def test_want_of_memory_is_named_only_where_the_system_counted_it(monkeypatch, code, before, now, words):

@@ -212,7 +212,7 @@ def test_a_fit_whose_batch_grows_with_the_replicas_agrees_with_one_device_that_i
 def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
     code, _, error = here(script(alone.format("sys.exit(3)")))
-    assert (code, "worker 1 called sys.exit(3) before the program's end" in error) == (3, True)
+    assert (code, "worker 1 called sys.exit(3) before it had finished" in error) == (3, True)
     code, said, error = here(script(alone.format("raise ValueError('no such colour')")), "--workers", "3")
     assert code == 1
     assert "dtk: worker 1 raised ValueError: no such colour" in error

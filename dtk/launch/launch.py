@@ -25,7 +25,7 @@ from dtk.watch import waiting
 from dtk.watch.reader import Reader
 from dtk.watch.signs import Signs, StallPolicy
 from dtk.watch.waiting import Line, State, Waiting
-from dtk.watch.watch import Watch, blame_in_words, blame_of, error_of, is_settled
+from dtk.watch.watch import Watch, blame_of, error_of, is_settled
 from dtk.worker import ship
 from dtk.worker.spec import WorkerSpec
 
@@ -410,7 +410,7 @@ class Members:
         marked = [replace(state, what="consequence") if state.member in others else state for state in states]
         graph = waiting.explain(marked, found.worker)
         if found.cause == "collectives":  # none waited for the other
-            graph = Waiting(marked, [], "order", blame_in_words(found))
+            graph = Waiting(marked, [], "order", found.words)
         waiting.save(self.folder, graph)
         return error_of(self.watch, found)
 
