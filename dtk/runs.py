@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from dtk import environment
 from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
-from dtk.launch import folders, launch, program, request, tf_config
+from dtk.launch import folders, launch, program, request
 from dtk.launch.again import folder_of, follower_of, job_of
-from dtk.launch.place import Localhost, Place
+from dtk.launch.place import Localhost, Place, say_ignored
 from dtk.live import show
 from dtk.records import Attempt, RunFolder
 from dtk.records.tables import Kept
@@ -269,7 +269,7 @@ def opened(path: str | Path) -> Run:
 def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
     """Runs a job that was checked and packed, quietly or not; began: `time.monotonic()` at the call of `dtk.run`."""
     if not quiet:
-        tf_config.notice()
+        say_ignored()
     folder = launch.new_folder(job)
     try:
         configs = _starts(job, folder, began, quiet)

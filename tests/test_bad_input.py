@@ -128,12 +128,12 @@ def test_arguments_that_cannot_travel_are_named():
 
 
 def test_a_tf_config_of_the_kernel_is_ignored_with_a_notice(monkeypatch, capsys):
-    from dtk.launch import tf_config
+    from dtk.launch.place import say_ignored
 
     monkeypatch.setenv("TF_CONFIG", "{")
-    tf_config.notice()
+    say_ignored()
     words = "dtk: the TF_CONFIG that is set in this process is ignored; each worker gets one of its own\n"
     assert capsys.readouterr().out == words
     monkeypatch.delenv("TF_CONFIG")
-    tf_config.notice()
+    say_ignored()
     assert capsys.readouterr().out == ""

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from dtk.launch import tf_config
+from dtk.launch.place import tf_configs
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.view.palette import EVALUATOR_COLOR, worker_color
 
@@ -22,7 +22,7 @@ def boxes(picture):
 
 
 def test_the_same_cluster_stands_in_every_box():
-    found = boxes(ClusterPicture(tf_config.build([4001, 4002, 4003])))
+    found = boxes(ClusterPicture(tf_configs([4001, 4002, 4003])))
     assert [heading for heading, *_ in found] == ["worker 0 (chief)", "worker 1", "worker 2"]
     assert {words for _, words, *_ in found} == {"cluster: the same in every box"}
     assert {listing for _, _, listing, *_ in found} == {"worker:\n  127.0.0.1:4001\n  127.0.0.1:4002\n  127.0.0.1:4003"}
@@ -32,8 +32,8 @@ def test_the_same_cluster_stands_in_every_box():
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_evaluator_knows_the_workers_who_do_not_know_it(count):
-    ports = [4001 + k for k in range(count)]
-    picture = ClusterPicture(tf_config.build(ports), tf_config.evaluator(ports, 4100))
+    *configs, own = tf_configs([*(4001 + k for k in range(count)), 4100], evaluator=True)
+    picture = ClusterPicture(configs, own)
     assert len(picture) == count, "a list of the workers' alone"
     *workers, last = boxes(picture)
     assert {words for _, words, *_ in workers} == {"cluster: the same for all workers"}
@@ -45,7 +45,7 @@ def test_the_evaluator_knows_the_workers_who_do_not_know_it(count):
 
 
 def test_a_cluster_picture_is_a_list():
-    configs = tf_config.build([4001, 4002])
+    configs = tf_configs([4001, 4002])
     picture = ClusterPicture(configs)
     assert picture == configs
     assert repr(picture) == repr(configs)

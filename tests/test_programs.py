@@ -14,8 +14,8 @@ import pytest
 import dtk
 from dtk import cli
 from dtk.errors import ClusterConfigError, WorkerFailed
-from dtk.launch import program as programs
 from dtk.launch.program import Program
+from dtk.launch.request import program_environment
 from dtk.runs import opened
 
 # As multi_worker_with_keras has it: the global batch from the number of workers in TF_CONFIG, no Recorder anywhere.
@@ -136,19 +136,19 @@ def test_a_script_is_asked_whether_it_names_estimator(script):
 
 
 def test_a_baseline_is_given_the_clusters_numbers_and_no_cluster_for_estimator(script):
-    (env,) = programs.environment(Program("train", module=True), record=True, baseline_of=3).values()
+    (env,) = program_environment(Program("train", module=True), record=True, baseline_of=3).values()
     assert len(json.loads(env)["cluster"]["worker"]) == 3
-    assert programs.environment(Program(str(script("tf.estimator")), module=False), record=True, baseline_of=3) == {}
-    assert programs.environment(print, record=False, baseline_of=3) == {}
+    assert program_environment(Program(str(script("tf.estimator")), module=False), record=True, baseline_of=3) == {}
+    assert program_environment(print, record=False, baseline_of=3) == {}
 
 
 def test_marks_are_written_only_where_something_is_recorded(script, monkeypatch):
     program, records = Program("train", module=True), Program(str(script("import dtk")), module=False)
-    assert programs.environment(program, record=False) == {"DTK_MARKS": "0", "DTK_STATES": "0"}
-    assert programs.environment(program, record=True) == {}
-    assert programs.environment(records, record=False) == {}
+    assert program_environment(program, record=False) == {"DTK_MARKS": "0", "DTK_STATES": "0"}
+    assert program_environment(program, record=True) == {}
+    assert program_environment(records, record=False) == {}
     monkeypatch.setenv("DTK_MARKS", "1")
-    assert programs.environment(program, record=False) == {"DTK_MARKS": "1", "DTK_STATES": "0"}
+    assert program_environment(program, record=False) == {"DTK_MARKS": "1", "DTK_STATES": "0"}
 
 
 # ---- on workers

@@ -14,10 +14,10 @@ from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError, WorkerFailed
 from dtk.interactive import serve
 from dtk.language import N_, _
-from dtk.launch import launch, request, tf_config
+from dtk.launch import launch, request
 from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
-from dtk.launch.place import Localhost
+from dtk.launch.place import Localhost, say_ignored, tf_configs
 from dtk.launch.warm import ParentProcess, idle_seconds
 from dtk.records import RunFolder
 from dtk.view.palette import worker_name
@@ -127,7 +127,7 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> J
 def start(job: Job) -> Started:
     """Starts the workers and waits until each is ready. Whatever ends this, none is left that is not in the result."""
     clock = time.monotonic()
-    tf_config.notice()
+    say_ignored()
     folder = launch.new_folder(job)
     (folder.path / "function.pkl").write_bytes(ship.pack(serve, (min(idle_seconds(), MOST_SECONDS),), {}))
     return on_free_ports(folder, lambda: _started(job, folder, clock))
@@ -136,7 +136,7 @@ def start(job: Job) -> Started:
 def _started(job: Job, folder: RunFolder, clock: float) -> Started:
     assert isinstance(job.place, Localhost)
     site = job.place.open(job, folder, lambda: None)
-    configs = tf_config.build(site.addresses()) if job.mode == "cluster" else []
+    configs = tf_configs(site.addresses()) if job.mode == "cluster" else []
     given = dict(enumerate(configs))
     started = Started(job, folder, clock, configs, site.source, wire.listen(folder.path / wire.SOCKET))
     try:

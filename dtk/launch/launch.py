@@ -16,9 +16,9 @@ from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
 from dtk.extras import page
 from dtk.language import ASKED, N_, _, language
-from dtk.launch import folders, request, tf_config
+from dtk.launch import folders, request
 from dtk.launch.folders import on_free_ports
-from dtk.launch.place import Localhost, Machine, Place, Site
+from dtk.launch.place import Localhost, Machine, Place, Site, tf_configs
 from dtk.limits import refused_by_the_machine
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch import waiting
@@ -97,7 +97,8 @@ def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[s
     folder = reader.folder
     starting = ["starting"] * len(folder.members)
     site = job.place.open(job, folder, lambda: tick(starting))
-    configs = _tf_configs(job, site)
+    cluster, beside = job.mode == "cluster", job.evaluator is not None
+    configs = tf_configs(site.addresses(), evaluator=beside) if cluster else []
     given = dict(enumerate(configs))
     specs = [
         spec(job, site.machine(member.worker), clock, member, given.get(member.worker)) for member in folder.members
@@ -105,15 +106,6 @@ def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[s
     with Members(site, reader, specs, clock) as members:
         _wait(members, job, clock, tick)
     return configs
-
-
-def _tf_configs(job: Job, site: Site) -> list[dict[str, Any]]:
-    if job.mode != "cluster":
-        return []
-    if job.evaluator is None:
-        return tf_config.build(site.addresses())
-    *workers, own = site.addresses()
-    return [*tf_config.build(workers), tf_config.evaluator(workers, own)]
 
 
 def write_job(path: Path, job: Job) -> None:

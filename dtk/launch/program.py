@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import runpy
 import sys
@@ -15,10 +14,9 @@ import wrapt
 
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch import tf_config
 from dtk.worker import ship
 
-__all__ = ["Program", "environment", "what_to_call"]
+__all__ = ["Program", "what_to_call"]
 
 
 @dataclass(frozen=True)
@@ -114,21 +112,3 @@ def _program(named: str, argv: tuple[str, ...]) -> Program:
         words = N_("{name} is neither a file nor a module: no package {package} can be imported here")
         raise ClusterConfigError(_(words, name=named, package=top))
     return Program(named, module=True, argv=argv)
-
-
-def environment(fn: Any, record: bool, baseline_of: int = 0) -> dict[str, str | None]:
-    """What a program's workers have in their environment beyond the kernel's; nothing for a function.
-
-    baseline_of: workers of the cluster, where this is one device. Its TF_CONFIG is the chief's in the cluster: the
-    numbers count, the ports are not used.
-    """
-    found: dict[str, str | None] = {}
-    if not isinstance(fn, Program):
-        return found
-    if not (
-        record or fn.uses("dtk")
-    ):  # marks and states take a worker's time, and without records nothing is made of them
-        found |= {name: os.environ.get(name, "0") for name in ("DTK_MARKS", "DTK_STATES")}
-    if baseline_of and not fn.uses("estimator"):
-        found["TF_CONFIG"] = json.dumps(tf_config.build([1024 + worker for worker in range(baseline_of)])[0])
-    return found

@@ -15,7 +15,7 @@ from dtk import environment, extras, limits
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
 from dtk.errors import ClusterConfigError, seconds, whole_number
 from dtk.language import N_, _, ngettext
-from dtk.launch import program
+from dtk.launch.place import chief_config
 from dtk.launch.program import Program
 from dtk.launch.warm import is_warm
 from dtk.worker import ship
@@ -42,6 +42,7 @@ __all__ = [
     "options",
     "pack",
     "pack_evaluator",
+    "program_environment",
     "uses_estimator",
 ]
 
@@ -254,9 +255,25 @@ def of_each_job(
         "fork": fork(start, fn),
         "timeout": timeout,
         "record": bool(record),
-        "env": program.environment(fn, bool(record), baseline_of),
+        "env": program_environment(fn, bool(record), baseline_of),
         "program": fn.name if isinstance(fn, Program) else "",
     }
+
+
+def program_environment(fn: Any, record: bool, baseline_of: int = 0) -> dict[str, str | None]:
+    """What a program's workers have in their environment beyond the kernel's; nothing for a function.
+
+    baseline_of: workers of the cluster, where this is one device.
+    """
+    found: dict[str, str | None] = {}
+    if not isinstance(fn, Program):
+        return found
+    if not (record or fn.uses("dtk")):
+        # Marks and states take a worker's time, and without records nothing is made of them.
+        found |= {name: os.environ.get(name, "0") for name in ("DTK_MARKS", "DTK_STATES")}
+    if baseline_of and not fn.uses("estimator"):
+        found["TF_CONFIG"] = chief_config(baseline_of)
+    return found
 
 
 def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:

@@ -39,7 +39,7 @@ _ARENAS = 1 if environment.cores() <= 2 else 2
 MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
 
 
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.launch import guard; guard.main()"
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.launch import parent; parent.main()"
 
 
 class ParentProcess:
