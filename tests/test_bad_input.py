@@ -46,7 +46,7 @@ async def coroutine():
         ({"keras": 4}, "keras=4: it takes 2"),
         ({"timeout": 0}, "timeout=0: it takes seconds above 0"),
         ({"stall_timeout": -1}, "stall_timeout=-1: it takes seconds above 0"),
-        ({"start": "hot"}, "start='hot': it takes 'auto', 'warm' or 'cold'"),
+        ({"start": "hot"}, "start='hot': it takes one of auto, warm, cold"),
         ({"kwargs": {"batch": 1}}, "`fine` can't be called so: got an unexpected keyword argument 'batch'"),
     ],
 )

@@ -92,8 +92,6 @@ def test_nothing_changes_elsewhere_or_by_force(monkeypatch, colab):
     assert request.layout(with_strategy, 2, 1, wanted.faults, False, True) == wanted
     monkeypatch.setenv("DTK_COLAB", "0")
     assert request.layout(with_strategy, 2, 1, wanted.faults, False, False) == wanted
-    with pytest.raises(dtk.ClusterConfigError, match="force='yes': it takes True"):
-        request.layout(with_strategy, 2, 1, (), False, "yes")
 
 
 def test_faults_of_other_workers_come_to_the_one_there_is(colab):
@@ -104,13 +102,13 @@ def test_faults_of_other_workers_come_to_the_one_there_is(colab):
         "slow(worker=1, seconds_per_step=0.1) needs two workers; here it comes to worker 0",
         "kill(worker=1, step=20) needs two workers; here it comes to worker 0",
     )
-    with pytest.raises(dtk.ClusterConfigError, match="needs two workers: a single worker has no network to lose"):
+    with pytest.raises(dtk.ClusterConfigError, match="a single worker has no network to lose"):
         request.layout(with_strategy, 2, 1, (faults.drop_network(1, 2),), False, False)
 
 
 @pytest.mark.trains
 def test_a_run_says_it_in_one_line_and_a_request_that_is_refused_does_not(colab, capsys):
-    with pytest.raises(dtk.ClusterConfigError, match="workers are 0 to 1"):
+    with pytest.raises(dtk.ClusterConfigError, match="worker 1 is the last"):
         dtk.run(without, workers=2, faults=[faults.kill(7, 1)], start="cold")
     assert capsys.readouterr().out == ""
     run = dtk.run(without, workers=2, start="cold")

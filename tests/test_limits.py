@@ -110,7 +110,7 @@ def test_a_parent_on_a_shared_machine_waits_for_less_long(monkeypatch, variables
 @pytest.mark.parametrize("value", ["soon", "-1", "nan"])
 def test_a_time_that_is_none_is_said(monkeypatch, value):
     monkeypatch.setenv("DTK_WARM_IDLE", value)
-    with pytest.raises(dtk.DtkError, match=f"DTK_WARM_IDLE={value}: it takes seconds, from 0 up"):
+    with pytest.raises(dtk.DtkError, match="DTK_WARM_IDLE=.*: it takes seconds above 0"):
         warm.idle_seconds()
 
 

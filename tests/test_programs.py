@@ -105,7 +105,7 @@ def script(tmp_path):
     ("given", "argv", "said"),
     [
         ("missing.py", [], "is no file, looked for from"),
-        (".", [], "is a directory"),
+        (".", [], "is no file, looked for from"),
         ("no_such_package.train", [], "no package no_such_package can be imported here"),
         ("train.py", "--epochs", "takes a list of strings"),
     ],
@@ -117,7 +117,7 @@ def test_what_is_no_program_is_refused(given, argv, said, tmp_path, monkeypatch)
 
 
 def test_a_program_that_can_not_be_compiled_is_refused(script):
-    with pytest.raises(ClusterConfigError, match=r"train.py, line 2: .*no Python program as it stands"):
+    with pytest.raises(ClusterConfigError, match=r"train.py is no Python program as it stands: .*line 2"):
         dtk.run(script("import os\nif True print(1)\n"))
     with pytest.raises(ClusterConfigError, match="no Python program"):
         dtk.run(script("x = 1\0"))

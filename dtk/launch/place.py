@@ -228,5 +228,4 @@ def chief_config(workers: int) -> str:
 def say_ignored() -> None:
     """Says that a TF_CONFIG which is set in this process is ignored."""
     if "TF_CONFIG" in os.environ:
-        why = _("each worker gets one of its own")
-        environment.say(_("the TF_CONFIG that is set in this process is ignored; {why}", why=why))
+        environment.say(_("the TF_CONFIG that is set in this process is ignored; each worker gets one of its own"))

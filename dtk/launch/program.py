@@ -91,22 +91,17 @@ def _program(named: str, argv: tuple[str, ...]) -> Program:
         try:
             with open(where, "rb") as file:
                 compile(file.read(), named, "exec")
-        except SyntaxError as error:
-            words = N_("{file}, line {line}: {what}; it is no Python program as it stands")
-            raise ClusterConfigError(_(words, file=named, line=error.lineno, what=error.msg)) from None
-        except ValueError as error:
-            words = N_("{file}: {what}; it is no Python program as it stands")
-            raise ClusterConfigError(_(words, file=named, what=error)) from None
+        except (SyntaxError, ValueError) as error:  # the second: null bytes, in Python 3.11
+            words = N_("{file} is no Python program as it stands: {why}")
+            raise ClusterConfigError(_(words, file=named, why=error)) from None
         except OSError as error:
             words = N_("{file} can't be read: {reason}")
             raise ClusterConfigError(_(words, file=named, reason=error.strerror)) from None
         return Program(where, module=False, argv=argv)
     if named.endswith(".py") or not all(map(str.isidentifier, named.split("."))):
-        what = N_("{file} is no file, looked for from {folder}")
-        if os.path.isdir(named):
-            what = N_("{file} is a directory")
+        what = _("{file} is no file, looked for from {folder}", file=named, folder=os.getcwd())
         remedy = _("give a script's path, or the name of a module that can be imported")
-        raise ClusterConfigError(_(what, file=named, folder=os.getcwd()), remedy=remedy)
+        raise ClusterConfigError(what, remedy=remedy)
     top = named.partition(".")[0]
     if importlib.util.find_spec(top) is None and not os.path.exists(top) and not os.path.exists(f"{top}.py"):
         words = N_("{name} is neither a file nor a module: no package {package} can be imported here")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtk import environment, extras, limits
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
-from dtk.errors import ClusterConfigError, seconds, whole_number
+from dtk.errors import ClusterConfigError, one_of, seconds, whole_number
 from dtk.language import N_, _, ngettext
 from dtk.launch.place import chief_config
 from dtk.launch.program import Program
@@ -46,6 +46,7 @@ __all__ = [
     "uses_estimator",
 ]
 
+_NO_NETWORK = N_("faults: {fault}: a single worker has no network to lose; ask for two (on Colab with force=True)")
 MOST_WORKERS = 1024  # on other machines
 MOST_REPLICAS = 16  # on Colab, in place of workers
 # Bytes (PSS), from docs/explanation/facts.md: a parent that has imported TensorFlow, a worker that trained a small CNN.
@@ -160,9 +161,7 @@ def check_times(timeout: Any, stall_timeout: Any) -> None:
 
 def checked_seed(seed: Any) -> int | None:
     """A seed that Python, NumPy and TensorFlow all take."""
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32):
-        raise ClusterConfigError(_("seed={seed!r}: it takes a whole number from 0 to 2**32 - 1, or None", seed=seed))
-    return seed
+    return None if seed is None else whole_number("seed", seed, 0, 2**32 - 1)
 
 
 def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[Fault, ...]:
@@ -191,12 +190,10 @@ def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
             "faults: {fault!r} is no fault; it takes what the functions of dtk.faults make, such as "
             "dtk.faults.kill(worker=1, step=20)"
         )
-    elif fault.worker >= workers == 1:
-        words = N_("faults: {fault} with workers=1: there is worker 0 only")
     elif fault.worker >= workers:
-        words = N_("faults: {fault} with workers={workers}: the workers are 0 to {last}")
+        words = N_("faults: {fault} with workers={workers}: worker {last} is the last")
     elif fault.kind == "drop_network" and workers == 1:
-        words = N_("faults: {fault} with workers=1: a single worker has no network to lose")
+        words = _NO_NETWORK
     elif fault.attempt is not None and fault.attempt > restarts + 1:
         return ngettext(
             "faults: {fault} with restarts={restarts}: there will be at most {n} attempt",
@@ -217,13 +214,12 @@ def fork(start: str, fn: Any = None) -> bool:
 
     A program expects to be the first to import TensorFlow: what it sets in its environment before must count.
     """
-    if start not in ("auto", "warm", "cold"):
-        raise ClusterConfigError(_("start={start!r}: it takes 'auto', 'warm' or 'cold'", start=start))
+    one_of("start", start, ("auto", "warm", "cold"))
     if start == "auto":
         return environment.forks() and not isinstance(fn, Program)
     if start == "warm" and not environment.can_fork():
-        words = _("start='warm': workers are forked on Linux without a GPU only; use 'cold' or 'auto'")
-        raise ClusterConfigError(words)
+        words = N_("start='warm': workers are forked on Linux without a GPU only; use 'cold' or 'auto'")
+        raise ClusterConfigError(_(words))
     return start == "warm"
 
 
@@ -393,7 +389,7 @@ def visible_gpus() -> tuple[list[str], str]:
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return [], _("nvidia-smi, which lists none or is not there")
+        return [], "nvidia-smi"
     count = sum(line.startswith("GPU ") for line in listed.splitlines())  # parts of one (MIG) are indented
     return [str(number) for number in range(count)], "nvidia-smi"
 
@@ -424,9 +420,6 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
     which needs a cluster to stand beside. A function that uses `dtk.ring` keeps its workers: they need no TensorFlow,
     and a ring of one has nothing to exchange. force: start what was asked for, also there.
     """
-    if not isinstance(force, bool):
-        words = N_("force={force!r}: it takes True, to start several workers also on Colab, or False")
-        raise ClusterConfigError(_(words, force=force))
     if workers == 1 or force or not environment.on_colab() or ship.uses(fn, "ring"):
         return Layout(workers, replicas, workers, faults)
     moved, said = _moved(faults)
@@ -449,11 +442,7 @@ def _moved(faults: tuple[Fault, ...]) -> tuple[tuple[Fault, ...], list[str]]:
     kept, said = dict.fromkeys(fault for fault in faults if fault.worker == 0), []
     for fault in faults:
         if fault.kind == "drop_network":
-            words = N_(
-                "faults: {fault} needs two workers: a single worker has no network to lose; on Colab, "
-                "dtk.run(..., force=True) tries them"
-            )
-            raise ClusterConfigError(_(words, fault=fault))
+            raise ClusterConfigError(_(_NO_NETWORK, fault=fault))
         if fault.worker > 0:
             kept[replace(fault, worker=0)] = None
             said.append(_("{fault} needs two workers; here it comes to worker 0", fault=fault))
