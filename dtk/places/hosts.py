@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 import psutil
 
 from dtk import environment, faults
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, whole_number
 from dtk.faults import Fault
 from dtk.language import N_, _
 from dtk.launch.agent import ALIVE_SECONDS
 from dtk.launch.messages import FilePart, Gone, Message, Query, as_line, from_line
-from dtk.places.engine import Engine, LentMachine, OnMessage
+from dtk.places.engine import Engine, LentMachine, OnMessage, enough
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
@@ -125,9 +125,7 @@ class Hosts(Engine):
         self.python, self.storage = python, storage
 
     def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
-        if len(self.hosts) < len(heard):
-            words = N_("{processes} processes on {hosts} hosts: give as many hosts, or ask for fewer workers")
-            raise ClusterConfigError(_(words, processes=len(heard), hosts=len(self.hosts)))
+        enough(len(self.hosts), len(heard))
         agent = [self.python, "-m", "dtk", "agent", *(["--storage", self.storage] if self.storage else [])]
         found = []
         for (host, command), takes in zip(self.hosts.items(), heard, strict=False):
@@ -153,10 +151,7 @@ class Practice(Engine):
 
     def __init__(self, count: int = 2):
         super().__init__()
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
-            words = N_("Practice(count={given!r}): it takes a whole number from 1 to {most}")
-            raise ClusterConfigError(_(words, given=count, most=MOST))
-        self.count = count
+        self.count = whole_number("count", count, most=MOST)
         self._machines: list[_Machine] = []
         self._taken: list[_Machine] = []  # by member of the run
         self._traps: dict[int, signal.Signals] = {}  # by worker: what its machine gets when it stands still
@@ -214,14 +209,7 @@ class Practice(Engine):
     def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         self._start()
         left = [machine for machine in self._machines if not machine.broken]
-        if len(left) < len(heard):
-            words = N_("{processes} processes on {machines} practice machines")
-            if len(left) < self.count:
-                words = N_("{processes} processes on {machines} practice machines, as {lost} of {count} are lost")
-            lost = {"lost": self.count - len(left), "count": self.count}
-            what = _(words, processes=len(heard), machines=len(left), **lost)
-            remedy = _("make a dtk.places.Practice of more, or ask for fewer workers")
-            raise ClusterConfigError(what, remedy=remedy)
+        enough(len(left), len(heard))
         self._taken = left[: len(heard)]
         watched = [
             _watched(each, member, machine, self._traps)
