@@ -193,9 +193,9 @@ def test_the_table_says_what_differs_and_what_may():
 
 def test_how_replicas_are_is_said_with_the_numbers():
     assert str(Settled(3, [])) == "replicas are equal (3 variables compared)"
-    words = "replicas differ in w and 1 more: cluster.sync() gives all workers worker 0's"
+    words = "replicas differ in w, b: cluster.sync() gives all workers worker 0's"
     assert str(Settled(3, ["w", "v"])) == words
-    assert str(Settled(0, [])) == "there are no variables to compare"
+    assert str(Settled(0, [])) == "replicas are equal (0 variables compared)"
 
 
 def test_a_syntax_error_is_found_before_anything_is_sent():
@@ -209,8 +209,8 @@ def test_a_syntax_error_is_found_before_anything_is_sent():
 @pytest.mark.parametrize(
     ("name", "line", "words"),
     [
-        ("workers", "", "%%workers: there is no cluster: cluster = dtk.cluster(workers=2) makes one"),
-        ("worker", "1", "%%worker: there is no cluster: cluster = dtk.cluster(workers=2) makes one"),
+        ("workers", "", "no cluster is open here: cluster = dtk.cluster(workers=2) makes one"),
+        ("worker", "1", "no cluster is open here: cluster = dtk.cluster(workers=2) makes one"),
     ],
 )
 def test_a_magic_without_a_cluster(name, line, words, monkeypatch):

@@ -57,6 +57,11 @@ class Peer:
         """When it has ended."""
         return _("{call} replaces it", call=f"cluster.restart(worker={self.number})")
 
+    @property
+    def ended(self) -> str:
+        """That it has ended, and what to do."""
+        return _("{worker} has ended: {remedy}", worker=self.name, remedy=self.remedy)
+
     def silent(self, seconds: float) -> ClusterConfigError:
         """The error where it does not answer."""
         words = N_("{worker} has ended or did not answer for {seconds:g} s: {remedy}")

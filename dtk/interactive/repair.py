@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dtk.digits import first_three
 from dtk.interactive import processes
 from dtk.interactive.session import CellOutcome, Session
 from dtk.language import N_, _, ngettext
@@ -42,11 +43,8 @@ class Settled:
     def __str__(self) -> str:
         n = self.compared
         if self.differing:
-            name, more = self.differing[0], len(self.differing) - 1
-            names = _("{name} and {n} more", name=name, n=more) if more else name
+            names = first_three(self.differing)
             return _("replicas differ in {names}: cluster.sync() gives all workers worker 0's", names=names)
-        if not n:
-            return _("there are no variables to compare")
         return ngettext("replicas are equal ({n} variable compared)", "replicas are equal ({n} variables compared)", n)
 
 
@@ -203,9 +201,7 @@ def restart(session: Session, worker: int) -> str:
         said.append(_("it lacks {names}", names=", ".join(done["lacking"])))
     if others:
         said.append(str(settle(session, enable=True)))
-    for peer in session.peers:
-        if peer.lost is not None:
-            said.append(_("{worker} has ended, too: {remedy}", worker=peer.name, remedy=peer.remedy))
+    said += [peer.ended for peer in session.peers if peer.lost is not None]
     session.output.skip()
     return "; ".join(said)
 
