@@ -45,7 +45,7 @@ def test_a_killed_worker_is_replaced_and_training_goes_on(cluster, worker, capsy
         cluster.run("1")
     said = cluster.restart(worker)
     assert re.match(
-        rf"worker {worker} is a new process; \d of \d cells ran again, up to the first all-reduce: ", said
+        rf"worker {worker} is a new process; \d of \d cells ran again; up to the first all-reduce: ", said
     ), said
     assert "kept from worker" in said
     assert re.search(r"replicas are equal \(\d+ variables compared\)", said), said

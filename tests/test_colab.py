@@ -75,8 +75,8 @@ def test_doctor_says_it(colab):
     [
         (with_strategy, 2, False, (1, 2, 1), "1 worker with 2 replicas instead of 2 workers"),
         (with_strategy, 3, False, (1, 3, 1), "1 worker with 3 replicas instead of 3 workers"),
-        (with_strategy, 2, True, (1, 1, 2), "1 worker with 1 replica (beside an evaluator) instead of 2 workers"),
-        (without, 2, False, (1, 1, 2), "1 worker with 1 replica (the function takes no `strategy`) instead of"),
+        (with_strategy, 2, True, (1, 1, 2), "1 worker with 1 replica (an evaluator is asked for, or"),
+        (without, 2, False, (1, 1, 2), "or the function takes no `strategy`) instead of"),
         (with_strategy, 1, False, (1, 1, 1), None),
         (with_ring, 3, False, (3, 1, 3), None),
     ],

@@ -104,9 +104,9 @@ def script(tmp_path):
 @pytest.mark.parametrize(
     ("given", "argv", "said"),
     [
-        ("missing.py", [], "is no file, looked for from"),
-        (".", [], "is no file, looked for from"),
-        ("no_such_package.train", [], "no package no_such_package can be imported here"),
+        ("missing.py", [], "missing.py is neither a file, looked for from"),
+        (".", [], "is neither a file, looked for from"),
+        ("no_such_package.train", [], "nor a module that can be imported here"),
         ("train.py", "--epochs", "takes a list of strings"),
     ],
 )

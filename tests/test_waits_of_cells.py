@@ -193,7 +193,7 @@ def test_the_table_says_what_differs_and_what_may():
 
 def test_how_replicas_are_is_said_with_the_numbers():
     assert str(Settled(3, [])) == "replicas are equal (3 variables compared)"
-    words = "replicas differ in w, b: cluster.sync() gives all workers worker 0's"
+    words = "replicas differ in w, v: cluster.sync() gives all workers worker 0's"
     assert str(Settled(3, ["w", "v"])) == words
     assert str(Settled(0, [])) == "replicas are equal (0 variables compared)"
 

@@ -209,11 +209,9 @@ def restart(session: Session, worker: int) -> str:
 def _cells_in_words(count: int, cut: Sequence[int], failed: Sequence[int]) -> str:
     """
     >>> _cells_in_words(4, [3], [])
-    '3 of 4 cells ran again, up to the first all-reduce: 3'
+    '3 of 4 cells ran again; up to the first all-reduce: 3, with an error: -'
     """
-    said = [_("{again} of {all} cells ran again", again=count - len(cut) - len(failed), all=count)]
-    if cut:
-        said.append(_("up to the first all-reduce: {cells}", cells=_(", ").join(map(str, cut))))
-    if failed:
-        said.append(_("with an error: {cells}", cells=_(", ").join(map(str, failed))))
-    return ", ".join(said)
+    words = N_("{again} of {all} cells ran again; up to the first all-reduce: {cut}, with an error: {failed}")
+    cells = {"cut": cut, "failed": failed}
+    listed = {name: _(", ").join(map(str, each)) or "-" for name, each in cells.items()}
+    return _(words, again=count - len(cut) - len(failed), all=count, **listed)

@@ -40,6 +40,7 @@ from dtk.worker.wire import Message, Wire
 
 __all__ = ["WorkerLoop"]
 
+_NOBODY = "EOF when reading a line"  # Python's own words where nobody answers
 _LACKS = N_("worker {worker} has no {name}: run the cell that makes it there first")
 _PROGRESS = ("steps", "epoch", "trainings", "looping")
 _NOT_OF_A_RUN = ("display-", "result.pkl", "value-", "given-")  # how files of a session alone begin
@@ -154,7 +155,7 @@ class WorkerLoop:
     def _input(self, prompt: object = "") -> str:
         """What `input` is here: the kernel asks, and says whose question it is."""
         if self.running is None:
-            raise EOFError(_("nobody is asked while a cell runs again in a new process"))
+            raise EOFError(_NOBODY)  # it runs again, in a new process
         self._questions += 1
         shell.flush()
         self._cells.send({"ask": str(prompt), "number": self._questions})
@@ -162,7 +163,7 @@ class WorkerLoop:
             if answer.get("answers") != self._questions:  # to an earlier one, which was interrupted
                 continue
             if "said" not in answer:
-                raise EOFError("the cell is to end") if "over" in answer else KeyboardInterrupt
+                raise EOFError(_NOBODY) if "over" in answer else KeyboardInterrupt
             return str(answer["said"])
         os._exit(0)
 

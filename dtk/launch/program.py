@@ -98,12 +98,10 @@ def _program(named: str, argv: tuple[str, ...]) -> Program:
             words = N_("{file} can't be read: {reason}")
             raise ClusterConfigError(_(words, file=named, reason=error.strerror)) from None
         return Program(where, module=False, argv=argv)
-    if named.endswith(".py") or not all(map(str.isidentifier, named.split("."))):
-        what = _("{file} is no file, looked for from {folder}", file=named, folder=os.getcwd())
-        remedy = _("give a script's path, or the name of a module that can be imported")
-        raise ClusterConfigError(what, remedy=remedy)
     top = named.partition(".")[0]
-    if importlib.util.find_spec(top) is None and not os.path.exists(top) and not os.path.exists(f"{top}.py"):
-        words = N_("{name} is neither a file nor a module: no package {package} can be imported here")
-        raise ClusterConfigError(_(words, name=named, package=top))
+    is_module = all(map(str.isidentifier, named.split("."))) and not named.endswith(".py")
+    beside = os.path.exists(top) or os.path.exists(f"{top}.py")
+    if not is_module or not (beside or importlib.util.find_spec(top)):
+        words = N_("{name} is neither a file, looked for from {folder}, nor a module that can be imported here")
+        raise ClusterConfigError(_(words, name=named, folder=os.getcwd()))
     return Program(named, module=True, argv=argv)

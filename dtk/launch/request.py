@@ -426,8 +426,7 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
     count = min(workers * replicas, MOST_REPLICAS) if ship.takes_strategy(fn) and not beside else 1
     here = N_("1 worker with {count} replicas")
     if count == 1:
-        here = N_("1 worker with 1 replica (the function takes no `strategy`)")
-        here = N_("1 worker with 1 replica (beside an evaluator)") if beside else here
+        here = N_("1 worker with 1 replica (an evaluator is asked for, or the function takes no `strategy`)")
     line = N_(
         "on Colab, {here} instead of {workers} workers, which need a core each and, with a GPU, a GPU each; "
         "dtk.run(..., force=True) tries them"
