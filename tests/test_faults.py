@@ -145,7 +145,8 @@ def test_a_fault_that_there_cannot_be(make, words):
         ),
         (
             {"faults": [faults.drop_network(0, 1)], "workers": 1},
-            "faults: drop_network(worker=0, step=1): a single worker has no network to lose",
+            "faults: drop_network(worker=0, step=1): a single worker has no network to lose; ask for two (on Colab "
+            "with force=True)",
         ),
         (
             {"faults": [faults.kill(1, 1, attempt=3)], "restarts": 1},

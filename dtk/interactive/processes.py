@@ -17,7 +17,7 @@ from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
-from dtk.launch.place import Localhost, say_ignored, tf_configs
+from dtk.launch.place import Localhost, kill_and_wait, say_ignored
 from dtk.launch.warm import ParentProcess, idle_seconds
 from dtk.records import RunFolder
 from dtk.view.palette import worker_name
@@ -104,10 +104,10 @@ class Started:
     folder: RunFolder
     clock: float
     configs: list[dict[str, Any]]
+    specs: list[WorkerSpec]
     source: ParentProcess
     listener: socket.socket
     peers: list[Peer] = field(default_factory=list)
-    specs: list[WorkerSpec] = field(default_factory=list)
 
 
 def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> Job:
@@ -141,14 +141,11 @@ def start(job: Job) -> Started:
 def _started(job: Job, folder: RunFolder, clock: float) -> Started:
     assert isinstance(job.place, Localhost)
     site = job.place.open(job, folder, lambda: None)
-    configs = tf_configs(site.addresses()) if job.mode == "cluster" else []
-    given = dict(enumerate(configs))
-    started = Started(job, folder, clock, configs, site.source, wire.listen(folder.path / wire.SOCKET))
+    configs, specs = launch.specs(job, folder, site, clock)
+    started = Started(job, folder, clock, configs, specs, site.source, wire.listen(folder.path / wire.SOCKET))
     try:
-        for member in folder.each:
-            spec = launch.spec(job, site.machine(member.worker), clock, member, given.get(member.worker))
-            started.specs.append(spec)
-            started.peers.append(_process(started, member.worker))
+        for number in range(job.workers):
+            started.peers.append(_process(started, number))
         _connect(started, started.peers)
     except BaseException:
         end(started)
@@ -187,10 +184,7 @@ def _process(started: Started, number: int, again: bool = False) -> Peer:
 def kill(started: Started, peers: list[Peer]) -> None:
     """SIGKILL, and waits until they are gone."""
     source, keys = started.source, [peer.key for peer in peers]
-    source.kill(keys)
-    deadline = time.monotonic() + KILL_SECONDS
-    while not all(key in source.exited for key in keys) and source.lives() and time.monotonic() < deadline:
-        source.poll(0.02)
+    kill_and_wait(source, keys, KILL_SECONDS)
     source.forget(keys)
     for peer in peers:
         peer.lost, peer.running = -signal.SIGKILL, None

@@ -18,7 +18,7 @@ from dtk.extras import page
 from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request
 from dtk.launch.folders import on_free_ports
-from dtk.launch.place import Localhost, Machine, Place, Site, tf_configs
+from dtk.launch.place import Localhost, Machine, Place, Site, kill_and_wait, tf_configs
 from dtk.limits import refused_by_the_machine
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch import waiting
@@ -32,7 +32,7 @@ from dtk.worker.spec import WorkerSpec
 if TYPE_CHECKING:
     from dtk.faults import Fault
 
-__all__ = ["THREADS", "Job", "Members", "launch", "new_folder", "spec", "write_job"]
+__all__ = ["THREADS", "Job", "Members", "launch", "new_folder", "spec", "specs", "write_job"]
 
 _SAME_SECONDS = 1.0  # that others have to raise the same, where each comes from a machine of its own
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
@@ -97,15 +97,19 @@ def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[s
     folder = reader.folder
     starting = ["starting"] * len(folder.members)
     site = job.place.open(job, folder, lambda: tick(starting))
-    cluster, beside = job.mode == "cluster", job.evaluator is not None
-    configs = tf_configs(site.addresses(), evaluator=beside) if cluster else []
-    given = dict(enumerate(configs))
-    specs = [
-        spec(job, site.machine(member.worker), clock, member, given.get(member.worker)) for member in folder.members
-    ]
-    with Members(site, reader, specs, clock) as members:
+    configs, found = specs(job, folder, site, clock)
+    with Members(site, reader, found, clock) as members:
         _wait(members, job, clock, tick)
     return configs
+
+
+def specs(job: Job, folder: RunFolder, site: Site, clock: float) -> tuple[list[dict[str, Any]], list[WorkerSpec]]:
+    """Each member's TF_CONFIG ([] where the job has no cluster), and what starts it."""
+    beside = job.evaluator is not None
+    configs = tf_configs(site.addresses(), evaluator=beside) if job.mode == "cluster" else []
+    of_each: Sequence[dict[str, Any] | None] = configs or [None] * len(folder.members)
+    pairs = zip(folder.members, of_each, strict=True)
+    return configs, [spec(job, site.machine(member.worker), clock, member, config) for member, config in pairs]
 
 
 def write_job(path: Path, job: Job) -> None:
@@ -324,13 +328,8 @@ class Members:
             self.close()
 
     def close(self) -> None:
-        self.source.kill(self.keys)
-        deadline = time.monotonic() + KILL_SECONDS
-        while any(key not in self.source.exited for key in self.keys) and self.source.lives():
-            if time.monotonic() > deadline:
-                self.source.close()  # takes all its workers with it; the next run starts a new parent
-                break
-            self.source.poll(0.05)
+        if not kill_and_wait(self.source, self.keys, KILL_SECONDS):
+            self.source.close()  # takes all its workers with it; the next run starts a new parent
         self.source.forget(self.keys)
         self.reader.leave(self.watch)
 

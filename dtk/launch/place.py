@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ __all__ = [
     "Source",
     "chief_config",
     "free_ports",
+    "kill_and_wait",
     "say_ignored",
     "tf_configs",
 ]
@@ -176,6 +178,17 @@ class LocalSite:
 
     def cut(self) -> list[tuple[int, int, str]]:
         return []
+
+
+def kill_and_wait(source: Source, keys: list[str], seconds: float) -> bool:
+    """SIGKILL to these workers; whether they are gone within so many seconds."""
+    source.kill(keys)
+    deadline = time.monotonic() + seconds
+    while not all(key in source.exited for key in keys) and source.lives():
+        if time.monotonic() > deadline:
+            return False
+        source.poll(0.05)
+    return True
 
 
 def free_ports(count: int) -> list[int]:

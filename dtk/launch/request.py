@@ -438,11 +438,9 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
 
 def _moved(faults: tuple[Fault, ...]) -> tuple[tuple[Fault, ...], list[str]]:
     """The faults with worker 0 in place of workers that are not started, and a sentence for each that was moved."""
-    kept, said = dict.fromkeys(fault for fault in faults if fault.worker == 0), []
     for fault in faults:
         if fault.kind == "drop_network":
             raise ClusterConfigError(_(_NO_NETWORK, fault=fault))
-        if fault.worker > 0:
-            kept[replace(fault, worker=0)] = None
-            said.append(_("{fault} needs two workers; here it comes to worker 0", fault=fault))
-    return tuple(kept), said
+    words = N_("{fault} needs two workers; here it comes to worker 0")
+    said = [_(words, fault=fault) for fault in faults if fault.worker > 0]
+    return tuple(dict.fromkeys(replace(fault, worker=0) for fault in faults)), said
