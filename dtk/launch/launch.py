@@ -107,7 +107,7 @@ def specs(job: Job, folder: RunFolder, site: Site, clock: float) -> tuple[list[d
     """Each member's TF_CONFIG ([] where the job has no cluster), and what starts it."""
     beside = job.evaluator is not None
     configs = tf_configs(site.addresses(), evaluator=beside) if job.mode == "cluster" else []
-    of_each: Sequence[dict[str, Any] | None] = configs or [None] * len(folder.members)
+    of_each: list[dict[str, Any] | None] = [*configs] if configs else [None] * len(folder.members)
     pairs = zip(folder.members, of_each, strict=True)
     return configs, [spec(job, site.machine(member.worker), clock, member, config) for member, config in pairs]
 
