@@ -74,7 +74,7 @@ class View:
         self.world, self.reader = world, read
         self.heard = [[] for _ in read.folder.members]
         self.start, self.stages = 0, []
-        read.follow(self)
+        read.following = self
 
     def take(self, member, news):
         self.heard[member].append(news)

@@ -307,7 +307,7 @@ class Members:
         self._asked = 0.0
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
-        reader.watch(self.watch)
+        reader.watching = self.watch
         self.signs = Signs(reader, self.source, self.keys)
 
     def __enter__(self) -> Members:
@@ -331,7 +331,7 @@ class Members:
         if not kill_and_wait(self.source, self.keys, KILL_SECONDS):
             self.source.close()  # takes all its workers with it; the next run starts a new parent
         self.source.forget(self.keys)
-        self.reader.leave(self.watch)
+        self.reader.watching = None
 
     def look(self, seconds: float) -> None:
         """Takes in what happened, waiting up to `seconds` for the end of a process."""
