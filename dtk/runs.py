@@ -186,7 +186,6 @@ def run(
     wanted = request.checked_faults(more.faults, workers, again, fn)
     layout = request.layout(fn, workers, replicas, wanted, bool(evaluator), force)
     mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"
-    beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     job = launch.Job(
         payload=request.pack(fn, args, kwargs),
         gpus=request.checked_gpus(more.gpus_per_worker, layout.workers, layout.replicas, here=on is None),
@@ -196,8 +195,7 @@ def run(
         mode=mode,
         share=layout.share,
         stall_timeout=stall_timeout,
-        evaluator=beside,
-        evaluator_strategy=fill_beside,
+        evaluator=request.pack_evaluator(evaluator, (fn, args, kwargs), mode),
         restarts=again,
         faults=layout.faults,
         place=Localhost() if on is None else _elsewhere(on),

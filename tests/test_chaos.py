@@ -189,7 +189,6 @@ def carried_out(world):
         mode="cluster",
         seed=0,
         keras=None,
-        strategy=True,
         share=1,
         fork=False,
         timeout=None,

@@ -315,7 +315,7 @@ class Cluster:
         from dtk.interactive.shell import replay  # with IPython, which a kernel need not have loaded
 
         found = self._session.to_replay()[0]
-        return replace(self._session.started.job, payload=ship.pack(replay, (found,), {}), strategy=True)
+        return replace(self._session.started.job, payload=ship.pack(replay, (found,), {}))
 
     def _targets(self, asked: Sequence[int] | int | None) -> list[int]:
         """Which workers are asked for, in their order; None: all."""

@@ -84,7 +84,6 @@ def follower_of(
         share=1,
         env=env,
         evaluator=None,
-        evaluator_strategy=False,
         gpus=(),
         stall_timeout=STALL,
         follow=asked,

@@ -55,13 +55,11 @@ class Job:
     mode: str
     seed: int | None
     keras: int | None
-    strategy: bool
     share: int  # processes that the cores are divided among
     fork: bool
     timeout: float | None
     stall_timeout: float | None
     evaluator: bytes | None = None  # what the evaluator calls, packed; None for a run without one
-    evaluator_strategy: bool = False  # whether that has a parameter `strategy`
     faults: tuple[Fault, ...] = ()
     restarts: int = 0  # further starts of the cluster, each after a failure
     env: Mapping[str, str | None] = field(default_factory=dict)  # beyond the kernel's; None takes a variable away
@@ -156,7 +154,6 @@ def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config:
         "mode": job.mode,
         "clock": clock + machine.ahead,
         "seed": job.seed,
-        "strategy": job.evaluator_strategy if evaluates else job.strategy,
         "communication": dict(job.communication),
         "without": list(job.without),
         "record": job.record,

@@ -247,7 +247,6 @@ def of_each_job(
     return {
         "seed": checked_seed(seed),
         "keras": checked_keras(keras, fn, force),
-        "strategy": ship.takes_strategy(fn),
         "fork": fork(start, fn),
         "timeout": timeout,
         "record": bool(record),
@@ -294,13 +293,13 @@ def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> byte
     return ship.pack(fn, *given)
 
 
-def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> tuple[bytes | None, bool]:
-    """What the evaluator calls, as bytes, and whether it has a parameter `strategy`; (None, False) for no evaluator.
+def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> bytes | None:
+    """What the evaluator calls, as bytes; None for no evaluator.
 
     call: function and arguments of the workers, which are the evaluator's where `evaluator` is True.
     """
     if evaluator is None or evaluator is False:
-        return None, False
+        return None
     if evaluator is not True and not callable(evaluator):
         words = N_(
             "evaluator={evaluator!r}: it takes True (the evaluator runs the workers' function), a function of its own, "
@@ -314,10 +313,9 @@ def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> tup
         )
         raise ClusterConfigError(_(words, mode=mode))
     if evaluator is True:
-        return pack(*call), ship.takes_strategy(call[0])
-    own = ship.takes_strategy(evaluator)
+        return pack(*call)
     try:
-        inspect.signature(evaluator).bind(**({"strategy": None} if own else {}))
+        inspect.signature(evaluator).bind(**({"strategy": None} if ship.takes_strategy(evaluator) else {}))
     except TypeError as error:
         label = getattr(evaluator, "__name__", type(evaluator).__name__)
         words = N_(
@@ -325,7 +323,7 @@ def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> tup
             "or functools.partial"
         )
         raise ClusterConfigError(_(words, function=label, error=error)) from None
-    return pack(evaluator, (), None), own
+    return pack(evaluator, (), None)
 
 
 # ---- which Keras the workers use

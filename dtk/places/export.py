@@ -85,7 +85,7 @@ def export(
     # No kernel will ask the machines what they have: they need what this one has, and one without it says so.
     job = replace(job, env={**job.env, datasets.SOMEWHERE: " ".join(sorted(datasets.cached()))})
     if text is not None:
-        job = replace(job, strategy=False, program=PROGRAM)  # the program makes its own
+        job = replace(job, program=PROGRAM)
     _write(folder, job, text)
     start = {"script": _script, "slurm": _slurm, "kubernetes": _kubernetes}[kind]
     said = start(folder, job, image or "")
