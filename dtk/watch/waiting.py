@@ -100,7 +100,7 @@ class State:
     @property
     def waits(self) -> bool:
         """Whether it can't go on without its peers."""
-        return bool(self.blocked) and self.what not in ("finished", "failed", "consequence", "stopped")
+        return bool(self.blocked) and not self.ended and self.what != "stopped"
 
     @property
     def ended(self) -> bool:
@@ -172,7 +172,10 @@ def explain(states: Sequence[State], first: int | None = None) -> Waiting:
     silent or busy elsewhere, or sits in another collective.
     """
     if first is not None:
-        return _failed(list(states), first)
+        others = [
+            state.member for state in states if state.member != first and state.what not in ("finished", "failed")
+        ]
+        return Waiting(list(states), [(other, first) for other in others], "failed")
     edges = [(one.member, other.member) for one in states for other in states if _waits_for(one, other)]
     waiting = [state for state in states if any(state.member == who for who, _ in edges)]
     awaited = [state for state in states if any(state.member == whom for _, whom in edges)]
@@ -195,11 +198,6 @@ def _waits_for(one: State, other: State) -> bool:
 def _position(state: State) -> tuple[Any, ...]:
     # Not `blocked`: of two workers in one collective the stacks may show it at one and not at the other.
     return state.blocked == "connecting", state.step, state.call, state.line
-
-
-def _failed(states: list[State], first: int) -> Waiting:
-    others = [s.member for s in states if s.member != first and s.what not in ("finished", "failed")]
-    return Waiting(states, [(other, first) for other in others], "failed")
 
 
 def cut(states: Sequence[State], found: Sequence[tuple[int, int, str]], hosts: Sequence[str]) -> Waiting:

@@ -167,15 +167,12 @@ class Watch:
         """Whether a member raised, ended without finishing, or is lost."""
         return any(heard.gone or heard.failed is not None for heard in self.heard)
 
-    def states(self) -> list[str]:
-        """Each member's state in a word, for the live view."""
-        return ["failed" if heard.gone else heard.state for heard in self.heard]
-
     def words(self) -> str:
         """ "worker 0 training, worker 1 finished"."""
+        states = [_("failed") if heard.gone else _(heard.state) for heard in self.heard]
         names = [called(member.name, member.worker) for member in self.folder.members]
-        pairs = zip(names, self.states(), strict=True)
-        return clauses([_("{name} {words}", name=name, words=_(state)) for name, state in pairs])
+        pairs = zip(names, states, strict=True)
+        return clauses([_("{name} {words}", name=name, words=state) for name, state in pairs])
 
     def failures(self) -> list[Failure]:
         """How members failed: those that raised, ended without finishing, or are lost."""
