@@ -117,7 +117,7 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> J
         words = _("workers={workers}: Colab has room for one", workers=workers)
         raise ClusterConfigError(words, remedy="dtk.cluster(workers=1, replicas=2)")
     job = Job(
-        payload=b"",
+        payload=ship.pack(serve, (min(idle_seconds(), MOST_SECONDS),), {}),
         **request.of_each_job(serve, seed, keras, start, None, record=False),
         workers=workers,
         replicas=replicas,
@@ -134,7 +134,6 @@ def start(job: Job) -> Started:
     clock = time.monotonic()
     say_ignored()
     folder = launch.new_folder(job)
-    (folder.path / "function.pkl").write_bytes(ship.pack(serve, (min(idle_seconds(), MOST_SECONDS),), {}))
     return on_free_ports(folder, lambda: _started(job, folder, clock))
 
 
@@ -183,9 +182,9 @@ def _process(started: Started, number: int, again: bool = False) -> Peer:
 
 def kill(started: Started, peers: list[Peer]) -> None:
     """SIGKILL, and waits until they are gone."""
-    source, keys = started.source, [peer.key for peer in peers]
-    kill_and_wait(source, keys, KILL_SECONDS)
-    source.forget(keys)
+    keys = [peer.key for peer in peers]
+    kill_and_wait(started.source, keys, KILL_SECONDS)
+    started.source.forget(keys)
     for peer in peers:
         peer.lost, peer.running = -signal.SIGKILL, None
 

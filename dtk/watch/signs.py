@@ -162,16 +162,15 @@ class Signs:
     def ask(self, watch: Watch) -> None:
         """Asks every member that lives where it is, and waits for the answers, for half a second at most."""
         asked = [k for k in self._pids() if _listens(watch, k)]
+        pulses = [self._pulses[member] for member in asked]
         for member in asked:
             self._ask(member)
         deadline = time.monotonic() + _ANSWER
-        while time.monotonic() < deadline:
-            if all(self._pulses[k].answer() or self._pulses[k].stopped for k in asked):
-                break
+        while time.monotonic() < deadline and not all(pulse.answer() or pulse.stopped for pulse in pulses):
             self._wait(0.02)  # the handlers write to files; there is no event to wait for
         self._wait(0.05)  # the last answer's last lines
-        for member in asked:
-            self._pulses[member].activity = activity(self._pulses[member].answer())
+        for pulse in pulses:
+            pulse.activity = activity(pulse.answer())
 
     def stacks(self, watch: Watch) -> str:
         """Each member's state and the Python stack of each that lives, also of one deep inside a collective."""
