@@ -12,10 +12,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dtk.digits import first_three
 from dtk.interactive import processes
 from dtk.interactive.session import CellOutcome, Session
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _, first_three, ngettext
 from dtk.live.lines import workers_in_words
 
 __all__ = ["Settled", "compare", "free", "interrupt", "restart", "settle", "sync"]

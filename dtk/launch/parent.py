@@ -35,7 +35,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from dtk.extras import page
+from dtk.errors import page
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, Ready, as_line

@@ -10,8 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dtk import extras
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, need
 from dtk.language import N_, _, ngettext
 from dtk.launch.agent import Agent
 from dtk.launch.messages import Gone, Message
@@ -136,7 +135,7 @@ class Ray(Engine):
         ]
 
     def _connected(self) -> Any:
-        extras.need("ray", 'on="ray"')
+        need("ray", 'on="ray"')
         import ray
 
         address = self.address or os.environ.get("RAY_ADDRESS")

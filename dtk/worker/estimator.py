@@ -14,7 +14,6 @@ from dtk.compat.steps import targets
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.records import weights
 from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
 from dtk.worker.progress import evaluated, evaluating, progress, with_base
@@ -91,7 +90,7 @@ class EstimatorRecorder:
             state.begins(step)
         self._before = self._before or (step, state.steps)
         states.enter_graph(self._variables, session)
-        if not weights.exists(self._place.folder.path, "initial", 0):
+        if not self._place.folder.has_weights("initial"):
             self._save(self._place, "initial")
         self._began = self._place.now()
 
