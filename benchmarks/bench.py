@@ -21,8 +21,7 @@ import tqdm
 import workload
 
 import dtk
-from dtk.launch import tf_config
-from dtk.launch.place import free_ports
+from dtk.launch.place import free_ports, tf_configs
 
 HERE = Path(__file__).parent
 
@@ -31,7 +30,7 @@ def cold() -> float:
     """(a) Seconds from starting two `python main.py` to the end of the first step on both."""
     began = time.monotonic()
     workers = []
-    for config in tf_config.build(free_ports(2)):
+    for config in tf_configs(free_ports(2)):
         env = {**os.environ, "TF_CONFIG": json.dumps(config)}
         command = [sys.executable, str(HERE / "main.py")]
         workers.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))

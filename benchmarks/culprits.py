@@ -20,10 +20,10 @@ import dtk
 STEPS = 6
 WORDS = {
     "raise": "raised ValueError: bad label 7",
-    "exit": "called sys.exit(3) before its function returned",
-    "os._exit": "ended itself with exit code 4 before its function returned (os._exit?)",
+    "exit": "called sys.exit(3) before it had finished",
+    "os._exit": "ended itself with exit code 4 (os._exit?)",
     "SIGKILL": "was killed by SIGKILL; the kernel's log or the memory limit may say why",
-    "SIGSEGV": "crashed with SIGSEGV; the last Python lines before it are in its log",
+    "SIGSEGV": "was killed by SIGSEGV; the last Python lines before it are in its log",
     "memory": "raised MemoryError",
 }
 PLACES = ("start", "building", "collective", "callback", "end")

@@ -41,7 +41,7 @@ RIGHT = {
     r"|^(?=.*{it}\b)worker \d on .* can't reach worker \d on .*: the network between them is cut$",
     "no data": r"^worker \d on {it} raised DatasetUnavailable: mnist is not in the cache of {it}",
     "other TensorFlow": r"^worker \d on {it}: tensorflow 2.0.0 there, .* on {other}; install the same on every m",
-    "port blocked": r"^(?=.*{it}\b)(?=.*{other}\b)worker 0 on .* and worker 1 on .* can't reach each other's ports",
+    "port blocked": r"^(?=.*{it}\b)(?=.*{other}\b)worker 0 on .* can't reach worker 1 on .*, a port that is open",
 }
 WARM = ("worker raises", "worker is killed", "no data", "port blocked")  # after which a place is used again
 

@@ -34,8 +34,8 @@ import tqdm
 import workload
 
 import dtk
-from dtk.launch import request, tf_config
-from dtk.launch.place import free_ports
+from dtk.launch import request
+from dtk.launch.place import free_ports, tf_configs
 from dtk.runs import carry_out
 from dtk.studies.study import measured_job
 
@@ -85,7 +85,7 @@ def figures(workers: list[list[tuple[float, float]]], batch: int, each: int = 1)
 def by_tensorflow(workers: int, steps: int) -> Figures:
     """The figures of `python main.py`, started by hand."""
     started = []
-    for config in tf_config.build(free_ports(workers)):
+    for config in tf_configs(free_ports(workers)):
         env = {**os.environ, "TF_CONFIG": json.dumps(config)}
         command = [sys.executable, str(HERE / "main.py"), str(steps)]
         started.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))

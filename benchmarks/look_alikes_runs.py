@@ -179,8 +179,8 @@ ROWS = (
         failed("memory meanwhile; if it was that one: ", -9),  # which one, the kernel's log alone says
         needs=MEMORY,
     ),
-    Row("SIGSEGV in a library", CULPRIT, failed("crashed with SIGSEGV", -11)),
-    Row("SIGABRT in a library", CULPRIT, failed("crashed with SIGABRT", -6)),
+    Row("SIGSEGV in a library", CULPRIT, failed("was killed by SIGSEGV", -11)),
+    Row("SIGABRT in a library", CULPRIT, failed("was killed by SIGABRT", -6)),
     Row("sys.exit", CULPRIT, failed("called sys.exit(3)", 3)),
     Row("os._exit", CULPRIT, failed("ended itself with exit code 4", 4)),
     Row("disk full", CULPRIT, failed("No space left on device", 1)),

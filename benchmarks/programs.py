@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk.launch.launch import THREADS
-from dtk.launch.place import free_ports
-from dtk.launch.tf_config import build
+from dtk.launch.place import free_ports, tf_configs
 from dtk.launch.warm import MALLOC
 
 GRPC = ("TF_GRPC_WORKER_CACHE_THREADS", "TF_GRPC_WORKER_CACHE_QUEUES")  # set where a worker has one thread
@@ -56,7 +55,7 @@ def two_by_hand(command: list[str], **run: Any) -> None:
     settings = {**MALLOC, **dict.fromkeys((*THREADS, *GRPC * (share == "1")), share)}
     workers = [
         subprocess.Popen(command, env={**os.environ, "TF_CONFIG": json.dumps(config), **settings}, **run)
-        for config in build(free_ports(2))
+        for config in tf_configs(free_ports(2))
     ]
     for worker in workers:
         worker.wait()

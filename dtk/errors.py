@@ -101,11 +101,13 @@ class ClusterConfigError(DtkError, ValueError):
     """The request can't be carried out as it stands; no process was started."""
 
 
-def whole_number(name: str, value: Any, least: int = 1) -> int:
-    """The value of an argument; raises ClusterConfigError where it is no whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def whole_number(name: str, value: Any, least: int = 1, most: float = math.inf) -> int:
+    """The value of an argument; raises ClusterConfigError where it is no whole number from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         words = N_("{name}={value!r}: it takes a whole number of at least {least}")
-        raise ClusterConfigError(_(words, name=name, value=value, least=least))
+        if most < math.inf:
+            words = N_("{name}={value!r}: it takes a whole number from {least} to {most}")
+        raise ClusterConfigError(_(words, name=name, value=value, least=least, most=most))
     return value
 
 

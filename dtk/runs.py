@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from dtk import environment, live
 from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
-from dtk.launch import folders, launch, program, request, tf_config
+from dtk.launch import folders, launch, program, request
 from dtk.launch.again import folder_of, follower_of, job_of
-from dtk.launch.place import Localhost, Place
+from dtk.launch.place import Localhost, Place, say_ignored
 from dtk.records import Attempt, RunFolder
 from dtk.records.tables import RunLike
 from dtk.view.cluster_picture import ClusterPicture
@@ -185,7 +185,6 @@ def run(
     wanted = request.checked_faults(more.faults, workers, again, fn)
     layout = request.layout(fn, workers, replicas, wanted, bool(evaluator), force)
     mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"
-    beside, fill_beside = request.pack_evaluator(evaluator, (fn, args, kwargs), mode)
     place: Place = Localhost()
     if on is not None:
         from dtk import places  # with what speaks to Ray and Slurm, which a run here does without
@@ -200,8 +199,7 @@ def run(
         mode=mode,
         share=layout.share,
         stall_timeout=stall_timeout,
-        evaluator=beside,
-        evaluator_strategy=fill_beside,
+        evaluator=request.pack_evaluator(evaluator, (fn, args, kwargs), mode),
         restarts=again,
         faults=layout.faults,
         place=place,
@@ -267,7 +265,7 @@ def opened(path: str | Path) -> Run:
 def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
     """Runs a job that was checked and packed, quietly or not; began: `time.monotonic()` at the call of `dtk.run`."""
     if not quiet:
-        tf_config.notice()
+        say_ignored()
     folder = launch.new_folder(job)
     try:
         configs = _starts(job, folder, began, quiet)

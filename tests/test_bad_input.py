@@ -46,7 +46,7 @@ async def coroutine():
         ({"keras": 4}, "keras=4: it takes 2"),
         ({"timeout": 0}, "timeout=0: it takes seconds above 0"),
         ({"stall_timeout": -1}, "stall_timeout=-1: it takes seconds above 0"),
-        ({"start": "hot"}, "start='hot': it takes 'auto', 'warm' or 'cold'"),
+        ({"start": "hot"}, "start='hot': it takes one of auto, warm, cold"),
         ({"kwargs": {"batch": 1}}, "`fine` can't be called so: got an unexpected keyword argument 'batch'"),
     ],
 )
@@ -113,12 +113,12 @@ def test_arguments_that_cannot_travel_are_named():
 
 
 def test_a_tf_config_of_the_kernel_is_ignored_with_a_notice(monkeypatch, capsys):
-    from dtk.launch import tf_config
+    from dtk.launch.place import say_ignored
 
     monkeypatch.setenv("TF_CONFIG", "{")
-    tf_config.notice()
+    say_ignored()
     words = "dtk: the TF_CONFIG that is set in this process is ignored; each worker gets one of its own\n"
     assert capsys.readouterr().out == words
     monkeypatch.delenv("TF_CONFIG")
-    tf_config.notice()
+    say_ignored()
     assert capsys.readouterr().out == ""

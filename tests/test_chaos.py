@@ -73,7 +73,7 @@ class View:
         self.world, self.reader = world, read
         self.heard = [[] for _ in read.folder.members]
         self.start, self.stages = 0, []
-        read.follow(self)
+        read.following = self
 
     def take(self, member, news):
         self.heard[member].append(news)
@@ -188,7 +188,6 @@ def carried_out(world):
         mode="cluster",
         seed=0,
         keras=None,
-        strategy=True,
         share=1,
         fork=False,
         timeout=None,

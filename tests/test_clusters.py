@@ -74,7 +74,7 @@ def test_pull_takes_part_in_no_collective(cluster):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda cluster: cluster.run("1", workers=[5]), "worker 5: the workers are 0 to 1"),
+        (lambda cluster: cluster.run("1", workers=[5]), "worker=5: it takes a whole number from 0 to 1"),
         (lambda cluster: cluster.run(3), "run(3): it takes code as a string, or a function"),
         (lambda cluster: dtk.cluster(), "a cluster of 2 workers is open, with "),
         (lambda cluster: cluster.sync("nothing"), "worker 0 has no nothing"),
@@ -111,5 +111,5 @@ def test_nothing_is_left_of_a_closed_cluster(monkeypatch):
     other.close()
     other.close()
     assert wait_gone(pids) == []
-    with pytest.raises(ClusterConfigError, match=r"this cluster is closed: dtk\.cluster\(\) makes a new one"):
+    with pytest.raises(ClusterConfigError, match="no cluster is open here: "):
         other.run("1")

@@ -80,8 +80,8 @@ def test_a_worker_is_not_on_colab(colab, tmp_path):
     [
         (with_strategy, 2, False, (1, 2, 1), "1 worker with 2 replicas instead of 2 workers"),
         (with_strategy, 3, False, (1, 3, 1), "1 worker with 3 replicas instead of 3 workers"),
-        (with_strategy, 2, True, (1, 1, 2), "1 worker with 1 replica (beside an evaluator) instead of 2 workers"),
-        (without, 2, False, (1, 1, 2), "1 worker with 1 replica (the function takes no `strategy`) instead of"),
+        (with_strategy, 2, True, (1, 1, 2), "1 worker with 1 replica (an evaluator is asked for, or"),
+        (without, 2, False, (1, 1, 2), "or the function takes no `strategy`) instead of"),
         (with_strategy, 1, False, (1, 1, 1), None),
         (with_ring, 3, False, (3, 1, 3), None),
     ],
@@ -97,8 +97,6 @@ def test_nothing_changes_elsewhere_or_by_force(monkeypatch, colab):
     assert request.layout(with_strategy, 2, 1, wanted.faults, False, True) == wanted
     monkeypatch.setenv("DTK_COLAB", "0")
     assert request.layout(with_strategy, 2, 1, wanted.faults, False, False) == wanted
-    with pytest.raises(dtk.ClusterConfigError, match="force='yes': it takes True"):
-        request.layout(with_strategy, 2, 1, (), False, "yes")
 
 
 def test_faults_of_other_workers_come_to_the_one_there_is(colab):
@@ -109,13 +107,13 @@ def test_faults_of_other_workers_come_to_the_one_there_is(colab):
         "slow(worker=1, seconds_per_step=0.1) needs two workers; here it comes to worker 0",
         "kill(worker=1, step=20) needs two workers; here it comes to worker 0",
     )
-    with pytest.raises(dtk.ClusterConfigError, match="needs two workers: a single worker has no network to lose"):
+    with pytest.raises(dtk.ClusterConfigError, match="a single worker has no network to lose"):
         request.layout(with_strategy, 2, 1, (faults.drop_network(1, 2),), False, False)
 
 
 @pytest.mark.trains
 def test_a_run_says_it_in_one_line_and_a_request_that_is_refused_does_not(colab, capsys):
-    with pytest.raises(dtk.ClusterConfigError, match="workers are 0 to 1"):
+    with pytest.raises(dtk.ClusterConfigError, match="worker 1 is the last"):
         dtk.run(without, workers=2, faults=[faults.kill(7, 1)], start="cold")
     assert capsys.readouterr().out == ""
     run = dtk.run(without, workers=2, start="cold")

@@ -86,9 +86,9 @@ def test_a_functions_own_name_is_nothing_that_it_captures():
 
 def test_bad_requests_write_nothing(tmp_path):
     for words, change in (
-        ("it takes 'script', 'slurm', 'kubernetes'", {"kind": "ssh"}),
-        ("give the containers' image=", {"kind": "kubernetes"}),
-        ("image= is not for it", {"kind": "script", "image": "x"}),
+        ("it takes one of script, slurm, kubernetes", {"kind": "ssh"}),
+        ("image=None: it is for kind='kubernetes'", {"kind": "kubernetes"}),
+        ("image='x': it is for kind='kubernetes'", {"kind": "script", "image": "x"}),
         ("can't be called so", {"kind": "script", "args": (1, 2, 3)}),
     ):
         with pytest.raises(dtk.ClusterConfigError, match=words):

@@ -60,10 +60,10 @@ def kill_it():
     ("end", "code", "words"),
     [
         (raise_it, 1, "worker 1 raised ValueError: bad label 7"),
-        (exit_it, 3, "worker 1 called sys.exit(3) before its function returned"),
-        (exit_zero, 0, "worker 1 called sys.exit(0) before its function returned"),
-        (os_exit, 0, "worker 1 ended itself with exit code 0 before its function returned (os._exit?)"),
-        (segfault, -11, "worker 1 crashed with SIGSEGV; the last Python lines before it are in its log"),
+        (exit_it, 3, "worker 1 called sys.exit(3) before it had finished"),
+        (exit_zero, 0, "worker 1 called sys.exit(0) before it had finished"),
+        (os_exit, 0, "worker 1 ended itself with exit code 0 (os._exit?)"),
+        (segfault, -11, "worker 1 was killed by SIGSEGV; the last Python lines before it are in its log"),
         (kill_it, -9, "worker 1 was killed by SIGKILL; the kernel's log or the memory limit may say why"),
     ],
 )

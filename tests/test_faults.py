@@ -136,10 +136,14 @@ def test_a_fault_that_there_cannot_be(make, words):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"faults": [faults.kill(2, 1)]}, "faults: kill(worker=2, step=1) with workers=2: the workers are 0 to 1"),
+        (
+            {"faults": [faults.kill(2, 1)]},
+            "faults: kill(worker=2, step=1) with workers=2: worker 1 is the last",
+        ),
         (
             {"faults": [faults.drop_network(0, 1)], "workers": 1},
-            "faults: drop_network(worker=0, step=1) with workers=1: a single worker has no network to lose",
+            "faults: drop_network(worker=0, step=1): a single worker has no network to lose; ask for two (on Colab "
+            "with force=True)",
         ),
         (
             {"faults": [faults.kill(1, 1, attempt=3)], "restarts": 1},

@@ -20,7 +20,7 @@ def folder(tmp_path):
 
 def following(folder, replicas):
     reader, follower = Reader(folder), Follower(folder, replicas)
-    reader.follow(follower)
+    reader.following = follower
     return reader, follower
 
 

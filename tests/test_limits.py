@@ -110,7 +110,7 @@ def test_a_parent_on_a_shared_machine_waits_for_less_long(monkeypatch, variables
 @pytest.mark.parametrize("value", ["soon", "-1", "nan"])
 def test_a_time_that_is_none_is_said(monkeypatch, value):
     monkeypatch.setenv("DTK_WARM_IDLE", value)
-    with pytest.raises(dtk.DtkError, match=f"DTK_WARM_IDLE={value}: it takes seconds, from 0 up"):
+    with pytest.raises(dtk.DtkError, match="DTK_WARM_IDLE=.*: it takes seconds above 0"):
         warm.idle_seconds()
 
 
@@ -123,8 +123,8 @@ KILLED = "was killed by SIGKILL; the system has killed"
         (-9, 0, 2, f"{KILLED} processes for want of memory meanwhile (2); if it was one of them: smaller batches"),
         (-9, 3, 3, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
         (-9, None, None, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
-        (-11, 3, 4, "crashed with SIGSEGV; the last Python lines before it are in its log"),
-        (1, 3, 4, "ended itself with exit code 1 before its function returned (os._exit?)"),
+        (-11, 3, 4, "was killed by SIGSEGV; the last Python lines before it are in its log"),
+        (1, 3, 4, "ended itself with exit code 1 (os._exit?)"),
     ],
 )
 def test_want_of_memory_is_named_only_where_the_system_counted_it(monkeypatch, code, before, now, words):

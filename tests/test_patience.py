@@ -46,7 +46,7 @@ def test_the_line_has_its_numbers():
     assert StallPolicy(60.0).warning(6.2, 0.0051, "worker 0 waits") == words.format(
         "5 ms", "; the run ends after 60 s of that"
     )
-    assert StallPolicy(None).warning(6.2, 1.25, "worker 0 waits") == words.format("1.2 s", "")
+    assert StallPolicy(None).warning(6.2, 1.25, "worker 0 waits") == words.format("1,250 ms", "")
 
 
 # ---- what is seen of workers

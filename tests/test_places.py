@@ -18,8 +18,9 @@ import dtk
 from dtk.launch import agent, outside
 from dtk.launch.agent import News
 from dtk.launch.messages import FilePart, Gone, Query, as_line
-from dtk.places import hosts, machines
-from dtk.places.machines import LentMachine
+from dtk.places import hosts
+from dtk.places.engine import LentMachine
+from dtk.places.hosts import Pipes
 from dtk.records import GROWING
 
 HERE = {"127.0.0.1": "env A=1", "localhost": "env A=2"}
@@ -127,13 +128,11 @@ def test_an_agent_ends_when_it_has_not_heard_of_its_kernel_for_long(monkeypatch)
 
 
 def test_a_kernel_gives_signs_of_life(tmp_path, monkeypatch):
-    monkeypatch.setattr(machines, "ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr("dtk.places.hosts.ALIVE_SECONDS", 0.2)
     speaks = "import sys, time\nfor _ in range(20):\n    print('{}', flush=True)\n    time.sleep(0.05)\n"
     heard = threading.Event()
     command = [sys.executable, "-c", f"{speaks}print(sys.stdin.readline(), file=sys.stderr, flush=True)"]
-    pipes = machines.Pipes(
-        command, lambda message: heard.set() if isinstance(message, Gone) else None, tmp_path / "log"
-    )
+    pipes = Pipes(command, lambda message: heard.set() if isinstance(message, Gone) else None, tmp_path / "log")
     assert heard.wait(10), "a line came by its stdin, and it ended"
     assert (tmp_path / "log").read_text().split("\n")[0] == '["Query", 0, "alive", null]'
     pipes.close()

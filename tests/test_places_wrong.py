@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import dtk
-from dtk.places import machines as checks
-from dtk.places.machines import LentMachine
+from dtk.places import engine as checks
+from dtk.places.engine import LentMachine
 
 
 def lent(*versions, **facts):
@@ -28,7 +28,7 @@ def lent(*versions, **facts):
         ),
         ({"tensorflow": None}, "^worker 1 on n2: tensorflow is not installed there, for the Python that is started"),
         ({"dtk": None}, "^worker 1 on n2: dtk is not installed there"),
-        ({"dtk": "0.0.1"}, "^worker 1 on n2: dtk 0.0.1 there, .* here; install the same"),
+        ({"dtk": "0.0.1"}, "^worker 1 on n2: dtk 0.0.1 there, .* on .*; install the same"),
         ({"keras": "3.9.0"}, "^worker 1 on n2: keras 3.9.0 there, 3.15.1 on n1; install the same on every machine"),
     ],
 )
@@ -47,7 +47,7 @@ def three():
     ("on", "words"),
     [
         ("cloud", """on='cloud': it takes "ray", "slurm", or what a class of dtk.places makes"""),
-        (dtk.places.Hosts(["192.0.2.1"]), "2 processes on 1 hosts: give as many hosts, or ask for fewer workers"),
+        (dtk.places.Hosts(["192.0.2.1"]), "2 processes on 1 machines; give as many machines, or ask for fewer workers"),
         (dtk.places.Hosts({"n1": "sh -c 'echo ssh: n1: No route to host >&2; exit 255'", "n2": "false"}),
          "worker 0 on n1: dtk's agent did not start: ssh: n1: No route to host$"),
         (dtk.places.Hosts({"n1": "no-such-program", "n2": "false"}),
@@ -71,6 +71,6 @@ def test_without_slurm_one_sentence(monkeypatch, tmp_path):
     ):
         dtk.run(three, workers=2, on=dtk.places.Slurm(storage=str(tmp_path)))
     few = dtk.places.Slurm(nodes=1, storage=str(tmp_path))
-    with pytest.raises(dtk.ClusterConfigError, match="^2 processes on nodes=1; ask for as many nodes, or for fewer"):
+    with pytest.raises(dtk.ClusterConfigError, match="^2 processes on 1 machines; give as many machines"):
         dtk.run(three, workers=2, on=few)
     assert list(tmp_path.iterdir()) == []

@@ -14,8 +14,8 @@ import pytest
 import dtk
 from dtk import cli
 from dtk.errors import ClusterConfigError, WorkerFailed
-from dtk.launch import program as programs
 from dtk.launch.program import Program
+from dtk.launch.request import program_environment
 from dtk.runs import opened
 
 # As multi_worker_with_keras has it: the global batch from the number of workers in TF_CONFIG, no Recorder anywhere.
@@ -104,9 +104,9 @@ def script(tmp_path):
 @pytest.mark.parametrize(
     ("given", "argv", "said"),
     [
-        ("missing.py", [], "is no file, looked for from"),
-        (".", [], "is a directory"),
-        ("no_such_package.train", [], "no package no_such_package can be imported here"),
+        ("missing.py", [], "missing.py is neither a file, looked for from"),
+        (".", [], "is neither a file, looked for from"),
+        ("no_such_package.train", [], "nor a module that can be imported here"),
         ("train.py", "--epochs", "takes a list of strings"),
     ],
 )
@@ -117,7 +117,7 @@ def test_what_is_no_program_is_refused(given, argv, said, tmp_path, monkeypatch)
 
 
 def test_a_program_that_can_not_be_compiled_is_refused(script):
-    with pytest.raises(ClusterConfigError, match=r"train.py, line 2: .*no Python program as it stands"):
+    with pytest.raises(ClusterConfigError, match=r"train.py is no Python program as it stands: .*line 2"):
         dtk.run(script("import os\nif True print(1)\n"))
     with pytest.raises(ClusterConfigError, match="no Python program"):
         dtk.run(script("x = 1\0"))
@@ -131,19 +131,19 @@ def test_arguments_of_a_function_and_of_a_program_are_not_mixed(script):
 
 
 def test_a_baseline_is_given_the_clusters_numbers_and_no_cluster_for_estimator(script):
-    (env,) = programs.environment(Program("train", module=True), record=True, baseline_of=3).values()
+    (env,) = program_environment(Program("train", module=True), record=True, baseline_of=3).values()
     assert len(json.loads(env)["cluster"]["worker"]) == 3
-    assert programs.environment(Program(str(script("tf.estimator")), module=False), record=True, baseline_of=3) == {}
-    assert programs.environment(print, record=False, baseline_of=3) == {}
+    assert program_environment(Program(str(script("tf.estimator")), module=False), record=True, baseline_of=3) == {}
+    assert program_environment(print, record=False, baseline_of=3) == {}
 
 
 def test_marks_are_written_only_where_something_is_recorded(script, monkeypatch):
     program, records = Program("train", module=True), Program(str(script("import dtk")), module=False)
-    assert programs.environment(program, record=False) == {"DTK_MARKS": "0", "DTK_STATES": "0"}
-    assert programs.environment(program, record=True) == {}
-    assert programs.environment(records, record=False) == {}
+    assert program_environment(program, record=False) == {"DTK_MARKS": "0", "DTK_STATES": "0"}
+    assert program_environment(program, record=True) == {}
+    assert program_environment(records, record=False) == {}
     monkeypatch.setenv("DTK_MARKS", "1")
-    assert programs.environment(program, record=False) == {"DTK_MARKS": "1", "DTK_STATES": "0"}
+    assert program_environment(program, record=False) == {"DTK_MARKS": "1", "DTK_STATES": "0"}
 
 
 # ---- on workers
@@ -207,7 +207,7 @@ def test_a_fit_whose_batch_grows_with_the_replicas_agrees_with_one_device_that_i
 def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
     code, _, error = here(script(alone.format("sys.exit(3)")))
-    assert (code, "worker 1 called sys.exit(3) before the program's end" in error) == (3, True)
+    assert (code, "worker 1 called sys.exit(3) before it had finished" in error) == (3, True)
     code, said, error = here(script(alone.format("raise ValueError('no such colour')")), "--workers", "3")
     assert code == 1
     assert "dtk: worker 1 raised ValueError: no such colour" in error

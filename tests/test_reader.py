@@ -35,8 +35,8 @@ def tell(folder, *told, worker=0):
 
 def test_each_line_is_handed_on_once_to_all(folder):
     reader, watching, following = Reader(folder), Listener(), Listener()
-    reader.watch(watching)
-    reader.follow(following)
+    reader.watching = watching
+    reader.following = following
     announce(folder, 2, 1)
     step(folder, 1)
     for _ in range(3):
@@ -59,8 +59,8 @@ def test_each_line_is_handed_on_once_to_all(folder):
 def test_a_watch_has_them_as_they_were_written_and_a_view_by_their_times(folder):
     """The time of a failure is taken before it is written, and another thread may write between."""
     reader, watching, following = Reader(folder), Listener(), Listener()
-    reader.watch(watching)
-    reader.follow(following)
+    reader.watching = watching
+    reader.following = following
     later, sooner = events.Alone(2.0), events.Failed(1.0)
     tell(folder, later, sooner)
     reader.look()
@@ -82,7 +82,7 @@ def test_a_look_that_finds_nothing_new_opens_no_file(folder, monkeypatch):
 
 def test_a_long_event_is_read_whole(folder):
     reader, following = Reader(folder), Listener()
-    reader.follow(following)
+    reader.following = following
     long = events.Evaluation(1.0, started=0.5, step=1, metrics={"confusion": [0.0] * 5000})
     tell(folder, long)
     reader.look()
@@ -91,7 +91,7 @@ def test_a_long_event_is_read_whole(folder):
 
 def test_an_unfinished_line_waits(folder):
     reader, watching = Reader(folder), Listener()
-    reader.watch(watching)
+    reader.watching = watching
     line = events.write(events.Finished(1.0))
     file = folder.worker(1).path / "events.jsonl"
     file.write_text(line[:10])
@@ -104,14 +104,13 @@ def test_an_unfinished_line_waits(folder):
 
 def test_a_cluster_that_starts_again_is_read_anew(folder):
     reader, watching, second = Reader(folder), Listener(), Listener()
-    reader.watch(watching)
+    reader.watching = watching
     step(folder, 7)
     tell(folder, events.Starting(0.1), events.Running(0.2), events.Failed(0.3))
     reader.look()
     for worker in folder.each:  # what dtk.launch.launch does when a port was taken
         worker.path.rename(worker.path.with_name(f"old-{worker.worker}"))
-    reader.leave(watching)
-    reader.watch(second)
+    reader.watching = second
     tell(folder, events.Starting(1.1))
     reader.look()
     assert second.heard == [(0, events.Starting(1.1))]

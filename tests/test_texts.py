@@ -219,7 +219,7 @@ def test_a_long_message_ends_with_a_sentence_where_one_fits():
     assert in_one_sentence("ValueError", "x" * 400) == f"raised ValueError: {'x' * 277}..."
 
 
-def test_how_a_program_ended_is_not_said_of_a_function():
-    assert in_one_sentence("SystemExit", "3", program=True) == "called sys.exit(3) before the program's end"
-    assert exit_in_words(4, program=True) == "ended itself with exit code 4 before the program's end (os._exit?)"
-    assert exit_in_words(None) == "ended before its function returned"
+def test_how_a_process_ended_that_said_nothing():
+    assert in_one_sentence("SystemExit", "3") == "called sys.exit(3) before it had finished"
+    assert exit_in_words(4) == "ended itself with exit code 4 (os._exit?)"
+    assert exit_in_words(None) == "ended before it had finished"

@@ -164,8 +164,8 @@ def test_a_syntax_error_is_found_before_anything_is_sent():
 @pytest.mark.parametrize(
     ("name", "line", "words"),
     [
-        ("workers", "", "%%workers: there is no cluster: cluster = dtk.cluster(workers=2) makes one"),
-        ("worker", "1", "%%worker: there is no cluster: cluster = dtk.cluster(workers=2) makes one"),
+        ("workers", "", "no cluster is open here: cluster = dtk.cluster(workers=2) makes one"),
+        ("worker", "1", "no cluster is open here: cluster = dtk.cluster(workers=2) makes one"),
     ],
 )
 def test_a_magic_without_a_cluster(name, line, words, monkeypatch):

@@ -80,8 +80,8 @@ def uneven_fit(strategy):
 def test_fits_of_different_length_meet_in_different_collectives():
     with pytest.raises(dtk.WorkerFailed) as caught:
         dtk.run(uneven_fit)
-    words = "fit was to do 12 steps an epoch on worker 0 and 8 on worker 1, so that the workers met in different "
-    assert str(caught.value) == words + "collectives after step 8: give all workers equally many steps"
+    words = "fit was to do 12 steps an epoch on worker 0 and 8 steps an epoch on worker 1, so that the workers met in "
+    assert str(caught.value) == words + "different collectives after step 8: give all workers equally many steps"
 
 
 def evaluate_alone(strategy):
@@ -93,8 +93,8 @@ def evaluate_alone(strategy):
 
 @pytest.mark.slow
 def test_an_evaluation_by_the_chief_alone():
-    words = "worker 1 ended after step 8, worker 0 waits in evaluate after step 8, which all workers must call; "
-    assert str(stalled(evaluate_alone, 60)) == words + "call it on each of them"
+    words = "worker 1 ended after step 8, worker 0 waits in evaluate after step 8; call it on every worker"
+    assert str(stalled(evaluate_alone, 60)) == words
 
 
 def chief_goes_on(strategy):
@@ -129,7 +129,7 @@ def missing():
 @pytest.mark.slow
 def test_a_strategy_on_the_chief_alone():
     error = stalled(missing, 60)
-    words = "worker 0 waits in MultiWorkerMirroredStrategy() for worker 1, but worker 1 has ended; "
+    words = "worker 0 waits in MultiWorkerMirroredStrategy() for worker 1, but worker 1 ended; "
     assert str(error) == words + "make the strategy on every worker, before anything that may end or wait"
     assert (error.reason, error.waits) == ("missing", {0: [1]})
 
@@ -147,11 +147,11 @@ def test_a_stopped_worker():
     error = stalled(stops, 4)
     # The limit is 2 s after the 4; a loaded machine gets more.
     assert 4 < time.monotonic() - began - error.records.ended.max() < 14, "it is told in time"
-    words = "no worker made progress for 4 s; worker 1 is stopped by a signal (SIGSTOP, or a debugger) after step 3, "
-    assert str(error).startswith(words)
+    words = " for worker 1, but worker 1 is stopped by a signal (SIGSTOP, or a debugger) after step 3; SIGCONT lets a "
+    assert words + "stopped process go on" in str(error)
     # The signal stops the threads as well that have worker 1's part of step 3 still to send.
-    assert re.fullmatch("and worker 0 waits in step [34] for it; SIGCONT lets it go on", str(error).removeprefix(words))
-    assert "it is stopped and can't answer" in error.detail
+    assert re.match("no worker made progress for 4 s; worker 0 waits in step [34] for", str(error))
+    assert "no stack: it is stopped" in error.detail
 
 
 def other_orders(strategy):
@@ -169,8 +169,8 @@ def other_orders(strategy):
 def test_collectives_in_another_order():
     with pytest.raises(dtk.WorkerFailed) as caught:
         dtk.run(other_orders)
-    words = "the workers met in different collectives, with the shapes [2] and [3]; all must make the same ones in "
-    assert str(caught.value) == words + "the same order, of the same shapes, and equally many steps"
+    words = "the workers met in different collectives: [2] and [3]; all workers must make the same collectives in "
+    assert str(caught.value).startswith(words)
 
 
 def through_the_network(strategy):

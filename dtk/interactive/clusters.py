@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment, runs
-from dtk.errors import ClusterConfigError, DtkError, RunInterrupted, folded
+from dtk.errors import ClusterConfigError, DtkError, RunInterrupted, folded, whole_number
 from dtk.interactive import processes, repair
 from dtk.interactive.barrier import Place
 from dtk.interactive.inspection import table
@@ -24,6 +24,7 @@ from dtk.live.text import named, workers_in_words
 from dtk.runs import Run
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.watch import explain
+from dtk.watch.waiting import clauses
 from dtk.worker import ship
 from dtk.worker.wire import Message
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["CellFailed", "Cluster", "checked", "cluster", "run_magic"]
 
 PULL_SECONDS = 600.0
+_NONE_OPEN = N_("no cluster is open here: cluster = dtk.cluster(workers=2) makes one")
 
 _open: Cluster | None = None
 
@@ -161,7 +163,7 @@ class Cluster:
             if answer is None:
                 raise peer.silent(PULL_SECONDS)
             if "error" in answer:
-                raise ClusterConfigError(_("{name}: {words}", name=peer.name, words=answer["error"]))
+                raise ClusterConfigError(_("{what}: {why}", what=peer.name, why=answer["error"]))
             values.append(self._value(answer))
         return values
 
@@ -251,9 +253,7 @@ class Cluster:
     def free(self) -> str:
         """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
         self._check_open()
-        if not self._session.running():
-            return f"{_('no worker is in a cell')}; {repair.compare(self._session)}"
-        return repair.free(self._session)
+        return repair.free(self._session) if self._session.running() else str(repair.compare(self._session))
 
     def close(self) -> None:
         """Ends the workers. A second time it does nothing."""
@@ -315,15 +315,13 @@ class Cluster:
         from dtk.interactive.shell import replay  # with IPython, which a kernel need not have loaded
 
         found = self._session.to_replay()[0]
-        return replace(self._session.started.job, payload=ship.pack(replay, (found,), {}), strategy=True)
+        return replace(self._session.started.job, payload=ship.pack(replay, (found,), {}))
 
     def _targets(self, asked: Sequence[int] | int | None) -> list[int]:
         """Which workers are asked for, in their order; None: all."""
         found = list(range(self.workers)) if asked is None else [asked] if isinstance(asked, int) else list(asked)
         for worker in found:
-            if isinstance(worker, bool) or not isinstance(worker, int) or not 0 <= worker < self.workers:
-                words = _("worker {worker}: the workers are 0 to {last}", worker=worker, last=self.workers - 1)
-                raise ClusterConfigError(words)
+            whole_number("worker", worker, 0, self.workers - 1)
         return sorted({*found})
 
     def _check_idle(self, who: str) -> None:
@@ -334,7 +332,7 @@ class Cluster:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClusterConfigError(_("this cluster is closed: dtk.cluster() makes a new one"))
+            raise ClusterConfigError(_(_NONE_OPEN))
 
 
 def _busy(who: str, busy: Sequence[int]) -> str:
@@ -386,8 +384,7 @@ def cluster(
 def run_magic(magic: str, line: str, cell: str) -> None:
     """Runs a notebook's cell on the workers of the cluster that is open. line: what follows the magic's name."""
     if _open is None:
-        none = N_("{who}: there is no cluster: cluster = dtk.cluster(workers=2) makes one")
-        raise ClusterConfigError(_(none, who=magic))
+        raise ClusterConfigError(_(_NONE_OPEN))
     words = line.replace(",", " ").split()
     if not all(word.isdecimal() for word in words) or (magic == "%%worker" and not words):
         said = _("{magic} {line}: numbers of workers go there, such as {magic} 1", magic=magic, line=line.strip())
@@ -424,12 +421,12 @@ def _error_of(session: Session, outcome: CellOutcome, more: str) -> CellFailed:
     for worker, end in errors.items():
         words = explain.in_one_sentence(end["type"], end["message"])
         if end["place"][0]:
-            words = _("{words}, in {place}", words=words, place=session.in_words(end["place"]))
+            words = clauses([words, _("in {place}", place=session.in_words(end["place"]))])
         groups.setdefault(words, []).append(worker)
     said: list[tuple[Sequence[int], str]] = [(workers, words) for words, workers in groups.items()]
     for peer in outcome.lost:
         ended = explain.exit_in_words(peer.lost)
-        said.append(([peer.number], _("{what}: {remedy}", what=ended, remedy=peer.remedy)))
+        said.append(([peer.number], _("{what}: {why}", what=ended, why=peer.remedy)))
     for wait in outcome.waits:
         awaited, place = workers_in_words(wait.awaited), session.in_words(wait.place)
         said.append(([wait.worker], _("waits for {workers} in {place}", workers=awaited, place=place)))

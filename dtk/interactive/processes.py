@@ -14,10 +14,10 @@ from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError, WorkerFailed
 from dtk.interactive import serve
 from dtk.language import N_, _
-from dtk.launch import launch, request, tf_config
+from dtk.launch import launch, request
 from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
-from dtk.launch.place import Localhost
+from dtk.launch.place import Localhost, kill_and_wait, say_ignored
 from dtk.launch.warm import ParentProcess, idle_seconds
 from dtk.records import RunFolder
 from dtk.view.palette import worker_name
@@ -56,6 +56,11 @@ class Peer:
     def remedy(self) -> str:
         """When it has ended."""
         return _("{call} replaces it", call=f"cluster.restart(worker={self.number})")
+
+    @property
+    def ended(self) -> str:
+        """That it has ended, and what to do."""
+        return _("{worker} has ended: {remedy}", worker=self.name, remedy=self.remedy)
 
     def silent(self, seconds: float) -> ClusterConfigError:
         """The error where it does not answer."""
@@ -99,10 +104,10 @@ class Started:
     folder: RunFolder
     clock: float
     configs: list[dict[str, Any]]
+    specs: list[WorkerSpec]
     source: ParentProcess
     listener: socket.socket
     peers: list[Peer] = field(default_factory=list)
-    specs: list[WorkerSpec] = field(default_factory=list)
 
 
 def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> Job:
@@ -112,7 +117,7 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> J
         words = _("workers={workers}: Colab has room for one", workers=workers)
         raise ClusterConfigError(words, remedy="dtk.cluster(workers=1, replicas=2)")
     job = Job(
-        payload=b"",
+        payload=ship.pack(serve, (min(idle_seconds(), MOST_SECONDS),), {}),
         **request.of_each_job(serve, seed, keras, start, None, record=False),
         workers=workers,
         replicas=replicas,
@@ -127,23 +132,19 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> J
 def start(job: Job) -> Started:
     """Starts the workers and waits until each is ready. Whatever ends this, none is left that is not in the result."""
     clock = time.monotonic()
-    tf_config.notice()
+    say_ignored()
     folder = launch.new_folder(job)
-    (folder.path / "function.pkl").write_bytes(ship.pack(serve, (min(idle_seconds(), MOST_SECONDS),), {}))
     return on_free_ports(folder, lambda: _started(job, folder, clock))
 
 
 def _started(job: Job, folder: RunFolder, clock: float) -> Started:
     assert isinstance(job.place, Localhost)
     site = job.place.open(job, folder, lambda: None)
-    configs = tf_config.build(site.addresses()) if job.mode == "cluster" else []
-    given = dict(enumerate(configs))
-    started = Started(job, folder, clock, configs, site.source, wire.listen(folder.path / wire.SOCKET))
+    configs, specs = launch.specs(job, folder, site, clock)
+    started = Started(job, folder, clock, configs, specs, site.source, wire.listen(folder.path / wire.SOCKET))
     try:
-        for member in folder.each:
-            spec = launch.spec(job, site.machine(member.worker), clock, member, given.get(member.worker))
-            started.specs.append(spec)
-            started.peers.append(_process(started, member.worker))
+        for number in range(job.workers):
+            started.peers.append(_process(started, number))
         _connect(started, started.peers)
     except BaseException:
         end(started)
@@ -181,12 +182,9 @@ def _process(started: Started, number: int, again: bool = False) -> Peer:
 
 def kill(started: Started, peers: list[Peer]) -> None:
     """SIGKILL, and waits until they are gone."""
-    source, keys = started.source, [peer.key for peer in peers]
-    source.kill(keys)
-    deadline = time.monotonic() + KILL_SECONDS
-    while not all(key in source.exited for key in keys) and source.lives() and time.monotonic() < deadline:
-        source.poll(0.02)
-    source.forget(keys)
+    keys = [peer.key for peer in peers]
+    kill_and_wait(started.source, keys, KILL_SECONDS)
+    started.source.forget(keys)
     for peer in peers:
         peer.lost, peer.running = -signal.SIGKILL, None
 

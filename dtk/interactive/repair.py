@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dtk.interactive import processes
 from dtk.interactive.session import CellOutcome, Session
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _, first_three, ngettext
 from dtk.live.text import workers_in_words
 
 __all__ = ["Settled", "compare", "free", "interrupt", "restart", "settle", "sync"]
@@ -42,11 +42,8 @@ class Settled:
     def __str__(self) -> str:
         n = self.compared
         if self.differing:
-            name, more = self.differing[0], len(self.differing) - 1
-            names = _("{name} and {n} more", name=name, n=more) if more else name
+            names = first_three(self.differing)
             return _("replicas differ in {names}: cluster.sync() gives all workers worker 0's", names=names)
-        if not n:
-            return _("there are no variables to compare")
         return ngettext("replicas are equal ({n} variable compared)", "replicas are equal ({n} variables compared)", n)
 
 
@@ -203,9 +200,7 @@ def restart(session: Session, worker: int) -> str:
         said.append(_("it lacks {names}", names=", ".join(done["lacking"])))
     if others:
         said.append(str(settle(session, enable=True)))
-    for peer in session.peers:
-        if peer.lost is not None:
-            said.append(_("{worker} has ended, too: {remedy}", worker=peer.name, remedy=peer.remedy))
+    said += [peer.ended for peer in session.peers if peer.lost is not None]
     session.output.skip()
     return "; ".join(said)
 
@@ -213,11 +208,9 @@ def restart(session: Session, worker: int) -> str:
 def _cells_in_words(count: int, cut: Sequence[int], failed: Sequence[int]) -> str:
     """
     >>> _cells_in_words(4, [3], [])
-    '3 of 4 cells ran again, up to the first all-reduce: 3'
+    '3 of 4 cells ran again; up to the first all-reduce: 3, with an error: -'
     """
-    said = [_("{again} of {all} cells ran again", again=count - len(cut) - len(failed), all=count)]
-    if cut:
-        said.append(_("up to the first all-reduce: {cells}", cells=_(", ").join(map(str, cut))))
-    if failed:
-        said.append(_("with an error: {cells}", cells=_(", ").join(map(str, failed))))
-    return ", ".join(said)
+    words = N_("{again} of {all} cells ran again; up to the first all-reduce: {cut}, with an error: {failed}")
+    cells = {"cut": cut, "failed": failed}
+    listed = {name: _(", ").join(map(str, each)) or "-" for name, each in cells.items()}
+    return _(words, again=count - len(cut) - len(failed), all=count, **listed)

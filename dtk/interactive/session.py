@@ -139,7 +139,7 @@ class Session:
         lost(self.started, self.peers)
         for peer in (self.peers[worker] for worker in targets):
             if peer.lost is not None:
-                raise ClusterConfigError(_("{worker} has ended: {remedy}", worker=peer.name, remedy=peer.remedy))
+                raise ClusterConfigError(peer.ended)
             if peer.running is not None:
                 words = N_(
                     "{worker} is still in cell {cell}, {place}: run the rest on the workers it waits for, "

@@ -99,7 +99,7 @@ class Shell(InteractiveShell):
         pass
 
     def ask_exit(self) -> None:
-        environment.say(_("a worker stays; cluster.close() in the notebook ends it"))
+        pass  # a worker stays until the kernel ends it
 
 
 def make(folder: Path, names: dict[str, Any]) -> Shell:

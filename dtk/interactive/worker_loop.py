@@ -40,6 +40,8 @@ from dtk.worker.wire import Message, Wire
 
 __all__ = ["WorkerLoop"]
 
+_NOBODY = "EOF when reading a line"  # Python's own words where nobody answers
+_LACKS = N_("worker {worker} has no {name}: run the cell that makes it there first")
 _PROGRESS = ("steps", "epoch", "trainings", "looping")
 _NOT_OF_A_RUN = ("display-", "result.pkl", "value-", "given-")  # how files of a session alone begin
 _READABLE = ["Expression", "Name", "Attribute", "Subscript", "Tuple", "Constant", "UnaryOp", "USub", "Load"]
@@ -153,7 +155,7 @@ class WorkerLoop:
     def _input(self, prompt: object = "") -> str:
         """What `input` is here: the kernel asks, and says whose question it is."""
         if self.running is None:
-            raise EOFError(_("nobody is asked while a cell runs again in a new process"))
+            raise EOFError(_NOBODY)  # it runs again, in a new process
         self._questions += 1
         shell.flush()
         self._cells.send({"ask": str(prompt), "number": self._questions})
@@ -161,7 +163,7 @@ class WorkerLoop:
             if answer.get("answers") != self._questions:  # to an earlier one, which was interrupted
                 continue
             if "said" not in answer:
-                raise EOFError("the cell is to end") if "over" in answer else KeyboardInterrupt
+                raise EOFError(_NOBODY) if "over" in answer else KeyboardInterrupt
             return str(answer["said"])
         os._exit(0)
 
@@ -254,7 +256,7 @@ def _variables(loop: WorkerLoop, names: list[str]) -> Iterator[tuple[str, Copies
     space = loop.shell.user_ns
     for name in names or [name for name in space if not name.startswith("_")]:
         if name not in space:
-            raise DtkError(_("worker {worker} has no {name}", worker=loop.place.worker, name=name))
+            raise DtkError(_(_LACKS, worker=loop.place.worker, name=name))
         for label, variable in variables_of(space[name]):
             if names or variable.kept == "mirrored":
                 yield f"{name}{label}", variable
@@ -283,8 +285,7 @@ def _take(loop: WorkerLoop, message: Message) -> Message:
         if name not in found:
             if not message["names"]:
                 continue
-            words = N_("worker {worker} has no {lacking}: run the cell that makes it there first")
-            raise DtkError(_(words, worker=loop.place.worker, lacking=name))
+            raise DtkError(_(_LACKS, worker=loop.place.worker, name=name))
         if gives and found[name].kept != "mirrored":  # each of its replicas has its own part
             continue
         own = found[name].arrays()[0]

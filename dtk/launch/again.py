@@ -10,8 +10,8 @@ from typing import Any
 
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch import tf_config
 from dtk.launch.launch import Job
+from dtk.launch.place import chief_config
 from dtk.records import RunFolder
 
 __all__ = ["folder_of", "follower_of", "job_of", "whom"]
@@ -67,7 +67,7 @@ def follower_of(
     job = job_of(source, {"without": job_of(run, {}).without})
     env = dict(job.env)
     if job.program and job.mode == "cluster" and job.workers > 1:
-        env.setdefault("TF_CONFIG", json.dumps(tf_config.build([1024 + k for k in range(job.workers)])[0]))
+        env.setdefault("TF_CONFIG", chief_config(job.workers))
     asked = {
         "dir": str(run.path),
         "workers": run.workers,
@@ -84,7 +84,6 @@ def follower_of(
         share=1,
         env=env,
         evaluator=None,
-        evaluator_strategy=False,
         gpus=(),
         stall_timeout=STALL,
         follow=asked,

@@ -137,8 +137,8 @@ class Agent:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 path.touch()
             return {"found": path.exists()}
-        except OSError as error:
-            return {"found": False, "words": error.strerror}
+        except OSError:
+            return {"found": False}
 
     def _start(self, message: messages.Start) -> None:
         self._release()

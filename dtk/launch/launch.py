@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 from dtk import environment, limits
 from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled, page
 from dtk.language import ASKED, N_, _, language
-from dtk.launch import folders, request, tf_config
+from dtk.launch import folders, request
 from dtk.launch.folders import on_free_ports
-from dtk.launch.place import Localhost, Machine, Place, Site
+from dtk.launch.place import Localhost, Machine, Place, Site, kill_and_wait, tf_configs
 from dtk.limits import refused_by_the_machine
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
 from dtk.watch.signs import Signs, StallPolicy
 from dtk.watch.waiting import Line, State, Waiting
-from dtk.watch.watch import Watch, blame_in_words, blame_of, error_of, is_settled
+from dtk.watch.watch import Watch, blame_of, error_of, is_settled
 from dtk.worker import ship
 from dtk.worker.spec import WorkerSpec
 
 if TYPE_CHECKING:
     from dtk.faults import Fault
 
-__all__ = ["THREADS", "Job", "Members", "launch", "new_folder", "spec", "write_job"]
+__all__ = ["THREADS", "Job", "Members", "launch", "new_folder", "spec", "specs", "write_job"]
 
 _SAME_SECONDS = 1.0  # that others have to raise the same, where each comes from a machine of its own
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
@@ -54,13 +54,11 @@ class Job:
     mode: str
     seed: int | None
     keras: int | None
-    strategy: bool
     share: int  # processes that the cores are divided among
     fork: bool
     timeout: float | None
     stall_timeout: float | None
     evaluator: bytes | None = None  # what the evaluator calls, packed; None for a run without one
-    evaluator_strategy: bool = False  # whether that has a parameter `strategy`
     faults: tuple[Fault, ...] = ()
     restarts: int = 0  # further starts of the cluster, each after a failure
     env: Mapping[str, str | None] = field(default_factory=dict)  # beyond the kernel's; None takes a variable away
@@ -96,23 +94,19 @@ def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[s
     folder = reader.folder
     starting = ["starting"] * len(folder.members)
     site = job.place.open(job, folder, lambda: tick(starting))
-    configs = _tf_configs(job, site)
-    given = dict(enumerate(configs))
-    specs = [
-        spec(job, site.machine(member.worker), clock, member, given.get(member.worker)) for member in folder.members
-    ]
-    with Members(site, reader, specs, clock) as members:
+    configs, found = specs(job, folder, site, clock)
+    with Members(site, reader, found, clock) as members:
         _wait(members, job, clock, tick)
     return configs
 
 
-def _tf_configs(job: Job, site: Site) -> list[dict[str, Any]]:
-    if job.mode != "cluster":
-        return []
-    if job.evaluator is None:
-        return tf_config.build(site.addresses())
-    *workers, own = site.addresses()
-    return [*tf_config.build(workers), tf_config.evaluator(workers, own)]
+def specs(job: Job, folder: RunFolder, site: Site, clock: float) -> tuple[list[dict[str, Any]], list[WorkerSpec]]:
+    """Each member's TF_CONFIG ([] where the job has no cluster), and what starts it."""
+    beside = job.evaluator is not None
+    configs = tf_configs(site.addresses(), evaluator=beside) if job.mode == "cluster" else []
+    of_each: list[dict[str, Any] | None] = [*configs] if configs else [None] * len(folder.members)
+    pairs = zip(folder.members, of_each, strict=True)
+    return configs, [spec(job, site.machine(member.worker), clock, member, config) for member, config in pairs]
 
 
 def write_job(path: Path, job: Job) -> None:
@@ -159,7 +153,6 @@ def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config:
         "mode": job.mode,
         "clock": clock + machine.ahead,
         "seed": job.seed,
-        "strategy": job.evaluator_strategy if evaluates else job.strategy,
         "communication": dict(job.communication),
         "without": list(job.without),
         "record": job.record,
@@ -310,7 +303,7 @@ class Members:
         self._asked = 0.0
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
-        reader.watch(self.watch)
+        reader.watching = self.watch
         self.signs = Signs(reader, self.source, self.keys)
 
     def __enter__(self) -> Members:
@@ -331,15 +324,10 @@ class Members:
             self.close()
 
     def close(self) -> None:
-        self.source.kill(self.keys)
-        deadline = time.monotonic() + KILL_SECONDS
-        while any(key not in self.source.exited for key in self.keys) and self.source.lives():
-            if time.monotonic() > deadline:
-                self.source.close()  # takes all its workers with it; the next run starts a new parent
-                break
-            self.source.poll(0.05)
+        if not kill_and_wait(self.source, self.keys, KILL_SECONDS):
+            self.source.close()  # takes all its workers with it; the next run starts a new parent
         self.source.forget(self.keys)
-        self.reader.leave(self.watch)
+        self.reader.watching = None
 
     def look(self, seconds: float) -> None:
         """Takes in what happened, waiting up to `seconds` for the end of a process."""
@@ -409,7 +397,7 @@ class Members:
         marked = [replace(state, what="consequence") if state.member in others else state for state in states]
         graph = waiting.explain(marked, found.worker)
         if found.cause == "collectives":  # none waited for the other
-            graph = Waiting(marked, [], "order", blame_in_words(found))
+            graph = Waiting(marked, [], "order", found.words)
         waiting.save(self.folder, graph)
         return error_of(self.watch, found)
 

@@ -104,7 +104,7 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
     environment.say(_(began_as, worker=index, workers=len(addresses), host=platform.node(), folder=run.path))
     code = _follow(agent, run, index)
     if index == 0:
-        words = None if code == 0 else _("{worker} {what}", worker=called("worker", 0), what=exit_in_words(code))
+        words = None if code == 0 else _("{name} {words}", name=called("worker", 0), words=exit_in_words(code))
         run.save_attempt(1, words, 0.0, time.time() - began)
     return 128 - code if code < 0 else code
 
@@ -141,7 +141,7 @@ def _follow(agent: Agent, run: RunFolder, index: int) -> int:
                     sys.stdout.buffer.write(base64.b64decode(message.data))
                     sys.stdout.flush()
                 case Refused():
-                    raise ClusterConfigError(_("dtk worker: {why}", why=message.words))
+                    raise ClusterConfigError(_("{what}: {why}", what="dtk worker", why=message.words))
                 case Exited():
                     return 0 if finished is not None else message.code
         if finished is None and of_kind(run.worker(index).events, Finished):
@@ -215,10 +215,9 @@ def slurm_says(command: Sequence[str], given: str = "") -> str:
     except FileNotFoundError:
         words = N_("on Slurm: there is no {command} on this machine; run it on a login node")
         raise ClusterConfigError(_(words, command=command[0])) from None
-    except subprocess.TimeoutExpired:
-        words = N_("on Slurm: {command} has not answered for {seconds} s")
-        raise ClusterConfigError(_(words, command=command[0], seconds=60)) from None
+    except subprocess.TimeoutExpired as error:
+        raise ClusterConfigError(_("on Slurm: {why}", why=error)) from None
     if done.returncode:
-        words = (done.stderr.strip().splitlines() or [_("exit code {code}", code=done.returncode)])[-1]
+        words = (done.stderr.strip().splitlines() or [_("ended with exit code {code}", code=done.returncode)])[-1]
         raise ClusterConfigError(_("on Slurm: {why}", why=words.removeprefix(f"{command[0]}: error: ")))
     return done.stdout

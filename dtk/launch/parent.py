@@ -1,44 +1,124 @@
-"""The process between the kernel and its workers: it starts them, reports their ends, and lets none outlive it.
+"""The two processes between the kernel and its workers: the parent starts workers, the guard lets nothing outlive it.
 
-Forked by `guard.py` from a fresh interpreter that belongs to one kernel. With preloading ("warm") it imports
-TensorFlow and Keras once, runs no operation, and forks workers from there; without ("cold") each worker is
-a fresh interpreter of its own. Both kinds are `multiprocessing` processes; multiprocessing's own fork server
-does not carry us further, because a program has only one of them, shared with whatever else the learner
-runs on it, it prints TensorFlow's start-up banner into the notebook, and it leaves its workers behind when
-the kernel is killed.
+The *guard*, started by `warm.py`, takes part in no run. It waits until the kernel is gone, however it went, or until
+the parent is; then it kills what is below it. Orphans are below it too: a worker's own child process that went into
+another session and whose worker is dead comes to the nearest ancestor that adopts (`PR_SET_CHILD_SUBREAPER`), and not
+to the system's process 1. It has no thread and imports no TensorFlow, so that it hears of a death also while the parent
+is busy importing, and so that the parent may ask the system to be killed with it: that goes by the thread, not by the
+process.
 
-Messages (`dtk.launch.messages`) come on stdin and leave on stdout, a line each.
+The *parent* is forked from there, belongs to one kernel, and reports how workers end. With preloading ("warm") it
+imports TensorFlow and Keras once, runs no operation, and forks workers from there; without ("cold") each worker is a
+fresh interpreter of its own. Both kinds are `multiprocessing` processes; multiprocessing's own fork server does not
+carry us further, because a program has only one of them, shared with whatever else the learner runs on it, it prints
+TensorFlow's start-up banner into the notebook, and it leaves its workers behind when the kernel is killed.
 
-The end of stdin means that the kernel is gone, however it went: every worker is killed at once. Should this process
-itself be killed or busy, the guard sees to it.
+Messages (`dtk.launch.messages`) come on stdin and leave on stdout, a line each. The end of stdin means that the kernel
+is gone, however it went: every worker is killed at once. Should the parent itself be killed or busy, the guard sees to
+it.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
+import json
 import multiprocessing
 import os
+import select
+import signal
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from multiprocessing import connection
+from pathlib import Path
 from typing import Any
 
-from dtk.compat import binding
-from dtk.language import _
+from dtk.errors import page
+from dtk.language import N_, _
 from dtk.launch import messages
-from dtk.launch.messages import Incoming, Message, as_line
-from dtk.worker import worker
-from dtk.worker.process import adopt_orphans, end_children, kill_tree
+from dtk.launch.messages import Incoming, Message, Ready, as_line
+from dtk.worker.process import adopt_orphans, die_with, end_children, isolate, kill_tree
 from dtk.worker.spec import WorkerSpec
 
 __all__ = ["main"]
 
 
+def main() -> None:
+    """The program: `python -c ... SYS_PATH OPTIONS`; see `warm.py`. The parent is forked from here."""
+    options = json.loads(sys.argv[2])
+    kernel = os.getppid()
+    if options["isolated"]:
+        try:
+            isolate()
+        except OSError as error:
+            words = N_("DTK_ISOLATE: a network of its own is refused here ({why}); unset it, or see {page}")
+            words = _(words, why=error.strerror, page=page("guide/shared_machines.md"))
+            os.write(1, as_line(Ready(words)))
+            return
+    adopt_orphans()
+    # Before the fork, or no one would end the parent at a signal in between.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_given: sys.exit(0))
+    guard = os.getpid()
+    child = os.fork()
+    if child == 0:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        die_with(guard)
+        _serve(options)
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)  # the events' pipe: the kernel sees its end when the parent ends
+    try:
+        status = _watch(kernel, child)
+    except SystemExit:
+        status = 0  # asked to end: as if the kernel had gone
+    end_children(set())
+    if os.getppid() != kernel:
+        Path(options["log"]).unlink(missing_ok=True)  # no kernel is left that could point to it
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(128 - code if code < 0 else code)
+
+
+def _watch(kernel: int, child: int) -> int:
+    """Returns when the kernel is gone, when it has closed its end of the pipe, or when the parent has ended.
+
+    The last gives the parent's status as `os.waitpid` has it; the others 0.
+    """
+    poll = select.poll()
+    poll.register(0, 0)  # only whether the other end is closed; what comes through is for the parent
+    while True:
+        # A process that the kernel forked may hold the pipe open after the kernel's death: ask by pid as well.
+        if poll.poll(100) or os.getppid() != kernel:
+            return 0
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        _reap_orphans(child)
+
+
+def _reap_orphans(child: int) -> None:
+    """Takes the exit codes of adopted processes, so that they are no zombies; the parent's own is left."""
+    if sys.platform != "linux":
+        return
+    try:
+        info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        while info is not None and info.si_pid != child:
+            os.waitpid(info.si_pid, os.WNOHANG)
+            info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        pass
+
+
+# ---- the parent
+
+
 class _Parent:
-    def __init__(self, commands: int, events: int, fork: bool, idle: float):
-        self.commands, self.events = commands, events
+    def __init__(self, commands: int, events: int, fork: bool, idle: float, entry: Callable[..., None]):
+        self.commands, self.events, self.entry = commands, events, entry
         self.guard = os.getppid()
         self.idle = idle  # seconds without use after which it ends; the next run starts a new one
         self.context: Any = multiprocessing.get_context("fork" if fork else "spawn")
@@ -78,7 +158,7 @@ class _Parent:
 
     def _start(self, key: str, spec: WorkerSpec) -> None:
         ours = [self.commands, self.events] if self.fork else []
-        child = self.context.Process(target=worker.main, args=(spec, os.getpid(), ours), name=key)
+        child = self.context.Process(target=self.entry, args=(spec, os.getpid(), ours), name=key)
         with warnings.catch_warnings():
             # Python 3.12 warns of forking with threads; TensorFlow's are idle here, see docs/explanation/facts.md.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -121,22 +201,24 @@ def _trackers() -> set[int]:
     return {pid} if isinstance(pid, int) else set()
 
 
-def main(options: dict[str, Any]) -> None:
+def _serve(options: dict[str, Any]) -> None:
     """The parent's whole life, after the fork; `options` are those of `warm.py`."""
+    from dtk.worker import worker  # not in the guard, which stays small
+
     adopt_orphans()
     commands, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)  # file descriptor 2 is this parent's log; nothing that is imported may speak on the event pipe
-    parent = _Parent(commands, events, options["fork"], options["idle"])
+    parent = _Parent(commands, events, options["fork"], options["idle"], worker.main)
     problem = _preload(options["preload"])
     if problem:
-        os.write(events, as_line(messages.Ready(problem)))
+        os.write(events, as_line(Ready(problem)))
         return
     gc.collect()
     gc.freeze()  # what is here stays: a worker's collector must not touch, and so copy, the shared pages
     parent.used = time.monotonic()
-    os.write(events, as_line(messages.Ready()))
+    os.write(events, as_line(Ready()))
     try:
         parent.serve()
     finally:
@@ -156,5 +238,7 @@ def _preload(modules: list[str]) -> str | None:
         except Exception as error:  # a broken installation can raise anything; the kernel reads what
             return _("importing {name}: {why}", name=name, why=f"{type(error).__name__}: {error}")
     if modules:
+        from dtk.compat import binding
+
         binding.patch()  # once, for all workers that are forked from here
     return None

@@ -1,17 +1,23 @@
-"""Where the workers of a run are: what `launch` asks of a place. This machine is one; others are in `dtk.places`."""
+"""Where the workers of a run are, and the TF_CONFIGs that tell them: what `launch` asks of a place.
+
+This machine is one; others are in `dtk.places`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dtk import environment
+from dtk.language import _
 from dtk.launch.warm import ParentProcess, parent
 from dtk.records import RunFolder
 from dtk.worker.process import Vitals
@@ -20,7 +26,19 @@ from dtk.worker.spec import WorkerSpec
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = ["LocalSite", "Localhost", "Machine", "Place", "Site", "Source", "free_ports"]
+__all__ = [
+    "LocalSite",
+    "Localhost",
+    "Machine",
+    "Place",
+    "Site",
+    "Source",
+    "chief_config",
+    "free_ports",
+    "kill_and_wait",
+    "say_ignored",
+    "tf_configs",
+]
 
 
 @dataclass(frozen=True)
@@ -162,6 +180,17 @@ class LocalSite:
         return []
 
 
+def kill_and_wait(source: Source, keys: list[str], seconds: float) -> bool:
+    """SIGKILL to these workers; whether they are gone within so many seconds."""
+    source.kill(keys)
+    deadline = time.monotonic() + seconds
+    while not all(key in source.exited for key in keys) and source.lives():
+        if time.monotonic() > deadline:
+            return False
+        source.poll(0.05)
+    return True
+
+
 def free_ports(count: int) -> list[int]:
     """Ports that are free now on every interface (TensorFlow binds them all); another program may still be quicker."""
     with contextlib.ExitStack() as stack:
@@ -169,3 +198,47 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("", 0))
         return [int(each.getsockname()[1]) for each in sockets]
+
+
+# ---- TF_CONFIG: who is in the cluster, and which of them one process is
+
+
+def tf_configs(addresses: Sequence[int | str], evaluator: bool = False) -> list[dict[str, Any]]:
+    """One TF_CONFIG for each member: the same `cluster` in each worker's, its own `task`.
+
+    addresses: "host:port" of each, or ports of this machine; evaluator: whether the last is the evaluator's.
+
+    >>> [config["task"] for config in tf_configs([4001, 4002])]
+    [{'type': 'worker', 'index': 0}, {'type': 'worker', 'index': 1}]
+    >>> tf_configs([4001, 4002])[1]["cluster"]
+    {'worker': ['127.0.0.1:4001', '127.0.0.1:4002']}
+    >>> tf_configs([4001, 4002, 4003], evaluator=True)[2]["task"]
+    {'type': 'evaluator', 'index': 0}
+
+    Worker 0 is the chief: without a task of type "chief" TensorFlow gives worker 0 that part, see
+    https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable.
+
+    The workers don't know of an evaluator, and it is none of them. Its own entry in its cluster is for
+    MultiWorkerMirroredStrategy, which looks its task up there and raises KeyError otherwise (TensorFlow 2.15 and 2.21);
+    with it the strategy has one replica and waits for no other.
+    """
+    whole = [f"127.0.0.1:{each}" if isinstance(each, int) else each for each in addresses]
+    workers = whole[: len(whole) - evaluator]
+    found: list[dict[str, Any]] = [
+        {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}} for index in range(len(workers))
+    ]
+    if evaluator:
+        cluster = {"worker": workers, "evaluator": whole[-1:]}
+        found.append({"cluster": cluster, "task": {"type": "evaluator", "index": 0}})
+    return found
+
+
+def chief_config(workers: int) -> str:
+    """The chief's TF_CONFIG for one process in the cluster's place: the numbers count, the ports are not used."""
+    return json.dumps(tf_configs([1024 + worker for worker in range(workers)])[0])
+
+
+def say_ignored() -> None:
+    """Says that a TF_CONFIG which is set in this process is ignored."""
+    if "TF_CONFIG" in os.environ:
+        environment.say(_("the TF_CONFIG that is set in this process is ignored; each worker gets one of its own"))

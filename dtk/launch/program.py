@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import runpy
 import sys
@@ -15,10 +14,9 @@ import wrapt
 
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch import tf_config
 from dtk.worker import ship
 
-__all__ = ["Program", "environment", "what_to_call"]
+__all__ = ["Program", "what_to_call"]
 
 
 @dataclass(frozen=True)
@@ -93,42 +91,17 @@ def _program(named: str, argv: tuple[str, ...]) -> Program:
         try:
             with open(where, "rb") as file:
                 compile(file.read(), named, "exec")
-        except SyntaxError as error:
-            words = N_("{file}, line {line}: {what}; it is no Python program as it stands")
-            raise ClusterConfigError(_(words, file=named, line=error.lineno, what=error.msg)) from None
-        except ValueError as error:
-            words = N_("{file}: {what}; it is no Python program as it stands")
-            raise ClusterConfigError(_(words, file=named, what=error)) from None
+        except (SyntaxError, ValueError) as error:  # the second: null bytes, in Python 3.11
+            words = N_("{file} is no Python program as it stands: {why}")
+            raise ClusterConfigError(_(words, file=named, why=error)) from None
         except OSError as error:
             words = N_("{file} can't be read: {reason}")
             raise ClusterConfigError(_(words, file=named, reason=error.strerror)) from None
         return Program(where, module=False, argv=argv)
-    if named.endswith(".py") or not all(map(str.isidentifier, named.split("."))):
-        what = N_("{file} is no file, looked for from {folder}")
-        if os.path.isdir(named):
-            what = N_("{file} is a directory")
-        remedy = _("give a script's path, or the name of a module that can be imported")
-        raise ClusterConfigError(_(what, file=named, folder=os.getcwd()), remedy=remedy)
     top = named.partition(".")[0]
-    if importlib.util.find_spec(top) is None and not os.path.exists(top) and not os.path.exists(f"{top}.py"):
-        words = N_("{name} is neither a file nor a module: no package {package} can be imported here")
-        raise ClusterConfigError(_(words, name=named, package=top))
+    is_module = all(map(str.isidentifier, named.split("."))) and not named.endswith(".py")
+    beside = os.path.exists(top) or os.path.exists(f"{top}.py")
+    if not is_module or not (beside or importlib.util.find_spec(top)):
+        words = N_("{name} is neither a file, looked for from {folder}, nor a module that can be imported here")
+        raise ClusterConfigError(_(words, name=named, folder=os.getcwd()))
     return Program(named, module=True, argv=argv)
-
-
-def environment(fn: Any, record: bool, baseline_of: int = 0) -> dict[str, str | None]:
-    """What a program's workers have in their environment beyond the kernel's; nothing for a function.
-
-    baseline_of: workers of the cluster, where this is one device. Its TF_CONFIG is the chief's in the cluster: the
-    numbers count, the ports are not used.
-    """
-    found: dict[str, str | None] = {}
-    if not isinstance(fn, Program):
-        return found
-    if not (
-        record or fn.uses("dtk")
-    ):  # marks and states take a worker's time, and without records nothing is made of them
-        found |= {name: os.environ.get(name, "0") for name in ("DTK_MARKS", "DTK_STATES")}
-    if baseline_of and not fn.uses("estimator"):
-        found["TF_CONFIG"] = json.dumps(tf_config.build([1024 + worker for worker in range(baseline_of)])[0])
-    return found

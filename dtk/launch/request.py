@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from dtk import environment, errors, limits
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
-from dtk.errors import ClusterConfigError, seconds, whole_number
+from dtk.errors import ClusterConfigError, one_of, seconds, whole_number
 from dtk.language import N_, _, ngettext
-from dtk.launch import program
+from dtk.launch.place import chief_config
 from dtk.launch.program import Program
 from dtk.launch.warm import is_warm
 from dtk.worker import ship
@@ -42,9 +42,11 @@ __all__ = [
     "options",
     "pack",
     "pack_evaluator",
+    "program_environment",
     "uses_estimator",
 ]
 
+_NO_NETWORK = N_("faults: {fault}: a single worker has no network to lose; ask for two (on Colab with force=True)")
 MOST_WORKERS = 1024  # on other machines
 MOST_REPLICAS = 16  # on Colab, in place of workers
 # Bytes (PSS), from docs/explanation/facts.md: a parent that has imported TensorFlow, a worker that trained a small CNN.
@@ -159,9 +161,7 @@ def check_times(timeout: Any, stall_timeout: Any) -> None:
 
 def checked_seed(seed: Any) -> int | None:
     """A seed that Python, NumPy and TensorFlow all take."""
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32):
-        raise ClusterConfigError(_("seed={seed!r}: it takes a whole number from 0 to 2**32 - 1, or None", seed=seed))
-    return seed
+    return None if seed is None else whole_number("seed", seed, 0, 2**32 - 1)
 
 
 def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[Fault, ...]:
@@ -190,12 +190,10 @@ def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
             "faults: {fault!r} is no fault; it takes what the functions of dtk.faults make, such as "
             "dtk.faults.kill(worker=1, step=20)"
         )
-    elif fault.worker >= workers == 1:
-        words = N_("faults: {fault} with workers=1: there is worker 0 only")
     elif fault.worker >= workers:
-        words = N_("faults: {fault} with workers={workers}: the workers are 0 to {last}")
+        words = N_("faults: {fault} with workers={workers}: worker {last} is the last")
     elif fault.kind == "drop_network" and workers == 1:
-        words = N_("faults: {fault} with workers=1: a single worker has no network to lose")
+        words = _NO_NETWORK
     elif fault.attempt is not None and fault.attempt > restarts + 1:
         return ngettext(
             "faults: {fault} with restarts={restarts}: there will be at most {n} attempt",
@@ -216,13 +214,12 @@ def fork(start: str, fn: Any = None) -> bool:
 
     A program expects to be the first to import TensorFlow: what it sets in its environment before must count.
     """
-    if start not in ("auto", "warm", "cold"):
-        raise ClusterConfigError(_("start={start!r}: it takes 'auto', 'warm' or 'cold'", start=start))
+    one_of("start", start, ("auto", "warm", "cold"))
     if start == "auto":
         return environment.forks() and not isinstance(fn, Program)
     if start == "warm" and not environment.can_fork():
-        words = _("start='warm': workers are forked on Linux without a GPU only; use 'cold' or 'auto'")
-        raise ClusterConfigError(words)
+        words = N_("start='warm': workers are forked on Linux without a GPU only; use 'cold' or 'auto'")
+        raise ClusterConfigError(_(words))
     return start == "warm"
 
 
@@ -250,13 +247,28 @@ def of_each_job(
     return {
         "seed": checked_seed(seed),
         "keras": checked_keras(keras, fn, force),
-        "strategy": ship.takes_strategy(fn),
         "fork": fork(start, fn),
         "timeout": timeout,
         "record": bool(record),
-        "env": program.environment(fn, bool(record), baseline_of),
+        "env": program_environment(fn, bool(record), baseline_of),
         "program": fn.name if isinstance(fn, Program) else "",
     }
+
+
+def program_environment(fn: Any, record: bool, baseline_of: int = 0) -> dict[str, str | None]:
+    """What a program's workers have in their environment beyond the kernel's; nothing for a function.
+
+    baseline_of: workers of the cluster, where this is one device.
+    """
+    found: dict[str, str | None] = {}
+    if not isinstance(fn, Program):
+        return found
+    if not (record or fn.uses("dtk")):
+        # Marks and states take a worker's time, and without records nothing is made of them.
+        found |= {name: os.environ.get(name, "0") for name in ("DTK_MARKS", "DTK_STATES")}
+    if baseline_of and not fn.uses("estimator"):
+        found["TF_CONFIG"] = chief_config(baseline_of)
+    return found
 
 
 def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
@@ -281,13 +293,13 @@ def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> byte
     return ship.pack(fn, *given)
 
 
-def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> tuple[bytes | None, bool]:
-    """What the evaluator calls, as bytes, and whether it has a parameter `strategy`; (None, False) for no evaluator.
+def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> bytes | None:
+    """What the evaluator calls, as bytes; None for no evaluator.
 
     call: function and arguments of the workers, which are the evaluator's where `evaluator` is True.
     """
     if evaluator is None or evaluator is False:
-        return None, False
+        return None
     if evaluator is not True and not callable(evaluator):
         words = N_(
             "evaluator={evaluator!r}: it takes True (the evaluator runs the workers' function), a function of its own, "
@@ -301,10 +313,9 @@ def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> tup
         )
         raise ClusterConfigError(_(words, mode=mode))
     if evaluator is True:
-        return pack(*call), ship.takes_strategy(call[0])
-    own = ship.takes_strategy(evaluator)
+        return pack(*call)
     try:
-        inspect.signature(evaluator).bind(**({"strategy": None} if own else {}))
+        inspect.signature(evaluator).bind(**({"strategy": None} if ship.takes_strategy(evaluator) else {}))
     except TypeError as error:
         label = getattr(evaluator, "__name__", type(evaluator).__name__)
         words = N_(
@@ -312,7 +323,7 @@ def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> tup
             "or functools.partial"
         )
         raise ClusterConfigError(_(words, function=label, error=error)) from None
-    return pack(evaluator, (), None), own
+    return pack(evaluator, (), None)
 
 
 # ---- which Keras the workers use
@@ -376,7 +387,7 @@ def visible_gpus() -> tuple[list[str], str]:
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
-        return [], _("nvidia-smi, which lists none or is not there")
+        return [], "nvidia-smi"
     count = sum(line.startswith("GPU ") for line in listed.splitlines())  # parts of one (MIG) are indented
     return [str(number) for number in range(count)], "nvidia-smi"
 
@@ -407,17 +418,13 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
     which needs a cluster to stand beside. A function that uses `dtk.ring` keeps its workers: they need no TensorFlow,
     and a ring of one has nothing to exchange. force: start what was asked for, also there.
     """
-    if not isinstance(force, bool):
-        words = N_("force={force!r}: it takes True, to start several workers also on Colab, or False")
-        raise ClusterConfigError(_(words, force=force))
     if workers == 1 or force or not environment.on_colab() or ship.uses(fn, "ring"):
         return Layout(workers, replicas, workers, faults)
     moved, said = _moved(faults)
     count = min(workers * replicas, MOST_REPLICAS) if ship.takes_strategy(fn) and not beside else 1
     here = N_("1 worker with {count} replicas")
     if count == 1:
-        here = N_("1 worker with 1 replica (the function takes no `strategy`)")
-        here = N_("1 worker with 1 replica (beside an evaluator)") if beside else here
+        here = N_("1 worker with 1 replica (an evaluator is asked for, or the function takes no `strategy`)")
     line = N_(
         "on Colab, {here} instead of {workers} workers, which need a core each and, with a GPU, a GPU each; "
         "dtk.run(..., force=True) tries them"
@@ -429,15 +436,9 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
 
 def _moved(faults: tuple[Fault, ...]) -> tuple[tuple[Fault, ...], list[str]]:
     """The faults with worker 0 in place of workers that are not started, and a sentence for each that was moved."""
-    kept, said = dict.fromkeys(fault for fault in faults if fault.worker == 0), []
     for fault in faults:
         if fault.kind == "drop_network":
-            words = N_(
-                "faults: {fault} needs two workers: a single worker has no network to lose; on Colab, "
-                "dtk.run(..., force=True) tries them"
-            )
-            raise ClusterConfigError(_(words, fault=fault))
-        if fault.worker > 0:
-            kept[replace(fault, worker=0)] = None
-            said.append(_("{fault} needs two workers; here it comes to worker 0", fault=fault))
-    return tuple(kept), said
+            raise ClusterConfigError(_(_NO_NETWORK, fault=fault))
+    words = N_("{fault} needs two workers; here it comes to worker 0")
+    said = [_(words, fault=fault) for fault in faults if fault.worker > 0]
+    return tuple(dict.fromkeys(replace(fault, worker=0) for fault in faults)), said

@@ -12,11 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from dtk import environment
 from dtk.compat.versions import the_other_keras_2
-from dtk.errors import DtkError
+from dtk.errors import DtkError, seconds
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, as_line
@@ -39,7 +39,7 @@ _ARENAS = 1 if environment.cores() <= 2 else 2
 MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
 
 
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.launch import guard; guard.main()"
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.launch import parent; parent.main()"
 
 
 class ParentProcess:
@@ -132,9 +132,8 @@ class ParentProcess:
         while not self.ready:
             self.poll(0.1)
             tick()
-            late = time.monotonic() > deadline
-            if self._problem or late or not self.lives():
-                why = self._problem = self._problem or (_("it took too long") if late else _("it ended while starting"))
+            if self._problem or time.monotonic() > deadline or not self.lives():
+                why = self._problem = self._problem or _("it ended, or took too long")
                 self.close()
                 words = N_("the process that starts workers could not start: {why}; its output is in {log}")
                 raise DtkError(_(words, why=why, log=self.log))
@@ -231,13 +230,10 @@ def idle_seconds() -> float:
     stated = os.environ.get("DTK_WARM_IDLE")
     if stated is None:
         return SHARED_IDLE_SECONDS if "JUPYTERHUB_USER" in os.environ else IDLE_SECONDS
-    try:
-        seconds = float(stated)
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0:
-        raise DtkError(_("DTK_WARM_IDLE={stated}: it takes seconds, from 0 up", stated=stated))
-    return seconds
+    value: Any = stated
+    with contextlib.suppress(ValueError):
+        value = float(stated)
+    return seconds("DTK_WARM_IDLE", value)
 
 
 # By (process that owns it, fork or not, isolated or not): a fork of the kernel must not talk to the kernel's parent.

@@ -47,7 +47,7 @@ class Counting(Live):
         from dtk.live.follow import Follower  # which a run without a live view does without
 
         self._follower, self._title, self._steps = Follower(reader.folder, replicas), title, steps
-        reader.follow(self._follower)
+        reader.following = self._follower
         self._next, self._shown = time.monotonic() + self.SOONEST, ""
         self._handle: Any = None  # of the line in a notebook, whose stderr keeps all
 

@@ -85,7 +85,7 @@ class Dashboard(Live):
         self.reader, self.folder = reader, reader.folder
         self.title, self.mode, self.workers = title, mode, reader.folder.workers
         self.follower = Follower(self.folder, replicas * self.workers)
-        reader.follow(self.follower)
+        reader.following = self.follower
         self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in self.folder.members]
         self.states = [_line("starting")] * len(self.tails)
         self.ends: dict[int, str] = {}  # of a run that failed: who failed, who only in consequence

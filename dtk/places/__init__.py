@@ -3,9 +3,9 @@
     dtk.run(train, workers=2, on="ray")
     dtk.run(train, workers=4, on=dtk.places.Slurm(partition="gpu", time="1:00:00"))
 
-Runs in the kernel. `machines` brings messages to an agent on each machine (`dtk.launch.agent`) and back, and checks
-the machines before a start; `engine` starts workers through them. `ray`, `slurm` and `hosts` ask an engine for
-machines; `export`, with `templates`, writes what starts without a kernel.
+Runs in the kernel. `engine` checks the machines that are lent, and starts workers on them through an agent on each
+(`dtk.launch.agent`). `hosts`, `slurm` and `ray` lend machines, and bring messages to the agents and back; `export`,
+with `templates`, writes what starts without a kernel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Workers on other machines, one agent for each: the same to `dtk.launch` as the parent process is on this machine."""
+"""Workers on other machines, one agent for each: the same to `dtk.launch` as the parent process is on this machine.
+
+Machines that will not do are found before a worker starts.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,23 @@ import base64
 import contextlib
 import errno
 import itertools
+import platform
 import queue
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.agent import MODULES, write
-from dtk.launch.messages import Message
+from dtk.launch.messages import Answer, Message
 from dtk.launch.place import Machine, Site
-from dtk.places import machines
-from dtk.places.machines import LentMachine, OnMessage
 from dtk.records import RunFolder
 from dtk.watch.waiting import called
 from dtk.worker import ship
@@ -31,12 +35,56 @@ from dtk.worker.spec import WorkerSpec
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = ["Engine", "Remote"]
+__all__ = [
+    "Carrier",
+    "Engine",
+    "LentMachine",
+    "OnMessage",
+    "Remote",
+    "check_reach",
+    "check_versions",
+    "enough",
+]
 
 START_SECONDS = 300.0  # for an agent to say what its machine is, and for workers to be started: TensorFlow's import
 ANSWER_SECONDS = 30.0
 LOST_SECONDS = 10.0  # without a message from an agent, which speaks four times a second
+_ROUNDS = 5  # questions, of which the quickest tells how far two machines' clocks are apart
 END_SECONDS = 60.0  # for what a function wrote into the run's directory to come back
+
+# Called from a thread of the carrier's own with each message of the agent's, and at the last with Gone.
+OnMessage = Callable[[Message], None]
+
+
+class Carrier(Protocol):
+    """Brings messages to one agent."""
+
+    def send(self, message: Message) -> None:
+        """Without waiting for an answer; does nothing where the agent is gone."""
+
+    def close(self) -> None:
+        """Ends the agent and whatever it has started."""
+
+
+@dataclass
+class LentMachine:
+    """One machine, as an engine lends it for one worker.
+
+    address: by which the other workers reach it. carrier: to its agent. name: of the machine, where the engine has one.
+    """
+
+    address: str
+    carrier: Carrier
+    name: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+    ahead: float = 0.0  # its monotonic clock minus this machine's, in seconds
+    gone: str = ""
+    port: int = 0
+
+    @property
+    def host(self) -> str:
+        """How people call it."""
+        return self.name or str(self.facts.get("host") or self.address)
 
 
 class Remote:
@@ -90,20 +138,42 @@ class Remote:
         """
         self._folder, self._files = folder, files_to_send(folder.path)
         first = not self.lent[0].facts
-        for lent, facts in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
-            lent.facts = facts.found
+        for lent, answer in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
+            lent.facts = answer.found
         if first:
-            machines.check_versions(self.lent)
-            machines.measure_clocks(self.lent, lambda k: self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS))
+            check_versions(self.lent)
+            self._measure_clocks(tick)
         for lent, answer in zip(self.lent, self._ask_all("reserve", tick), strict=True):
             lent.port = answer.found["port"]
         others = [[a for other, a in enumerate(self.addresses()) if other != k] for k in range(len(self.lent))]
-        machines.check_reach(self.lent, self._ask_all("reach", tick, more=[{"addresses": each} for each in others]))
+        check_reach(self.lent, self._ask_all("reach", tick, more=[{"addresses": each} for each in others]))
         if shared:
-            name = f"{folder.path.name}/.shared"
-            self._ask_all("shares", tick, more=[{"name": name, "touch": k == 0} for k in range(len(self.lent))])
-            seen = self._ask_all("shares", tick, more=[{"name": name, "touch": False}])
-            machines.check_storage(self.place, self.lent, seen)
+            self._check_storage(tick)
+
+    def _measure_clocks(self, tick: Callable[[], None]) -> None:
+        """Finds how far each machine's clock is ahead of this one's, by the quickest of some questions."""
+        for k, lent in enumerate(self.lent):
+            best = float("inf")
+            for _round in range(_ROUNDS):
+                asked = time.monotonic()
+                answer = self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS)
+                took = answer.arrived - asked
+                if took < best:
+                    best, lent.ahead = took, answer.found["at"] - (asked + answer.arrived) / 2
+
+    def _check_storage(self, tick: Callable[[], None]) -> None:
+        """One directory that each machine sees: the first makes a file there, which the others have to find."""
+        assert self._folder is not None
+        name = f"{self._folder.path.name}/.shared"
+        for k, lent in enumerate(self.lent):
+            number = self._send(k, "shares", name=name, touch=k == 0)
+            if not self._answer(k, number, tick, ANSWER_SECONDS).found["found"]:
+                words = N_(
+                    "restarts= or evaluator= on {place}: {one} and {other} have no directory in common, where one "
+                    "would find what another has saved"
+                )
+                what = _(words, place=self.place, one=self.lent[0].host, other=lent.host)
+                raise ClusterConfigError(what, remedy=_("pass storage=, a directory that all machines share"))
 
     def _send(self, member: int, what: str, **more: Any) -> int:
         number = next(self._numbers)
@@ -111,11 +181,10 @@ class Remote:
         return number
 
     def _ask_all(
-        self, what: str, tick: Callable[[], None], seconds: float = ANSWER_SECONDS, more: Sequence[Any] = ({},)
+        self, what: str, tick: Callable[[], None], seconds: float = ANSWER_SECONDS, more: Sequence[Any] = ()
     ) -> list[messages.Answer]:
-        """Each agent's answer. more: what each is asked besides, a dict by name, or one for all."""
-        of_each = list(more) * (len(self.lent) if len(more) == 1 else 1)
-        numbers = [self._send(k, what, **each) for k, each in enumerate(of_each)]
+        """Each agent's answer. more: what each is asked besides, a dict by name."""
+        numbers = [self._send(k, what, **(more[k] if more else {})) for k in range(len(self.lent))]
         return [self._answer(k, number, tick, seconds) for k, number in enumerate(numbers)]
 
     def _answer(self, member: int, number: int, tick: Callable[[], None], seconds: float) -> messages.Answer:
@@ -133,8 +202,7 @@ class Remote:
 
     def _name(self, member: int) -> str:
         assert self._folder is not None
-        of_run = self._folder.members[member]
-        return _("{name} on {host}", name=called(of_run.name, member), host=self.lent[member].host)
+        return _name_of(self.lent[member], member, self._folder.members[member].name)
 
     def addresses(self) -> list[str]:
         return [f"{lent.address}:{lent.port}" for lent in self.lent]
@@ -187,7 +255,7 @@ class Remote:
 
     def _still_there(self, member: int) -> None:
         if member in self.lost():
-            raise ClusterConfigError(_("{worker} is lost", worker=self._name(member)))
+            raise ClusterConfigError
 
     # ---- what `dtk.launch.launch` asks for
 
@@ -292,6 +360,62 @@ class Remote:
                 self._refused[key] = (number, words)
             case messages.Answer(number):
                 self._answers[number] = message
+
+
+# ---- machines that will not do are found before a worker starts: each in one sentence, with its name
+
+
+def check_versions(lent: Sequence[LentMachine]) -> None:
+    """Python that reads what this one pickles; TensorFlow, Keras and dtk the same on each."""
+    own = environment.versions("tensorflow", "keras", "dtk", "cloudpickle")
+    for worker, each in enumerate(lent):
+        what = _other_versions(each, own, lent)
+        if what:
+            raise ClusterConfigError(_("{what}: {why}", what=_name_of(each, worker), why=what))
+
+
+def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[LentMachine]) -> str:
+    """Why a machine can't take part, in words; "" where it can."""
+    there, first = each.facts["versions"], lent[0].facts["versions"]
+    if _minor(there["Python"]) != _minor(own["Python"]):
+        words = N_("Python {there} there, {here} here; a pickled function fits one minor version only")
+        return _(words, there=there["Python"], here=own["Python"])
+    here = platform.node()
+    wanted = {"tensorflow": (first, lent[0].host), "dtk": (own, here), "keras": (first, lent[0].host)}
+    for package, (versions, other) in wanted.items():
+        if there[package] is None and package != "keras":
+            return _("{package} is not installed there, for the Python that is started", package=package)
+        if there[package] != versions[package]:
+            words = N_("{package} {there} there, {first} on {other}; install the same on every machine")
+            return _(words, package=package, there=there[package], first=versions[package], other=other)
+    return ""
+
+
+def _minor(version: str | None) -> list[str]:
+    return (version or "").split(".")[:2]
+
+
+def _name_of(lent: LentMachine, member: int, name: str = "worker") -> str:
+    return _("{name} on {host}", name=called(name, member), host=lent.host)
+
+
+def check_reach(lent: Sequence[LentMachine], answers: Sequence[Answer]) -> None:
+    """Each worker's port, from each other machine."""
+    by_address = {f"{each.address}:{each.port}": worker for worker, each in enumerate(lent)}
+    for worker, answer in enumerate(answers):
+        for address, (_number, why) in answer.found["failed"].items():
+            other = by_address[address]
+            words = N_("{one} can't reach {other} at {address}, a port that is open there ({why})")
+            names = {"one": _name_of(lent[worker], worker), "other": _name_of(lent[other], other)}
+            what = _(words, address=lent[other].address, why=why.lower(), **names)
+            raise ClusterConfigError(what, remedy=_("TensorFlow needs every port above 1023 open between workers"))
+
+
+def enough(machines: int, processes: int) -> None:
+    """Raises ClusterConfigError where a place has fewer machines than a run has processes."""
+    if machines < processes:
+        what = _("{processes} processes on {machines} machines", processes=processes, machines=machines)
+        raise ClusterConfigError(what, remedy=_("give as many machines, or ask for fewer workers"))
 
 
 # ---- a run's directory here and there

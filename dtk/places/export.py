@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk import environment
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, one_of
 from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.launch.agent import MODULES
@@ -83,7 +83,7 @@ def export(
         stall_timeout=None,
     )
     if text is not None:
-        job = replace(job, strategy=False, program=PROGRAM)  # the program makes its own
+        job = replace(job, program=PROGRAM)
     _write(folder, job, text)
     start = {"script": _script, "slurm": _slurm, "kubernetes": _kubernetes}[kind]
     said = start(folder, job, image or "")
@@ -92,13 +92,10 @@ def export(
 
 
 def _checked(kind: Any, path: str | Path, image: str | None) -> Path:
-    if kind not in KINDS:
-        kinds = _(", ").join(map(repr, KINDS))
-        raise ClusterConfigError(_("dtk.export(kind={kind!r}): it takes {kinds}", kind=kind, kinds=kinds))
+    one_of("kind", kind, KINDS)
     if (kind == "kubernetes") != bool(image):
-        words = N_("dtk.export(kind={kind!r}): give the containers' image=, such as 'registry.example/me/train:1'")
-        words = N_("dtk.export(kind={kind!r}): image= is not for it") if image else words
-        raise ClusterConfigError(_(words, kind=kind))
+        words = N_("image={image!r}: it is for kind='kubernetes', which needs one, such as 'registry.example/train:1'")
+        raise ClusterConfigError(_(words, image=image))
     folder = Path(path).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         words = N_("{folder} is there already; give a directory that is empty or not there yet")

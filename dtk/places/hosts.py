@@ -1,37 +1,103 @@
-"""Machines that a command reaches, by `ssh` or whatever else passes its pipes on; and machines to practise on."""
+"""Machines that a command reaches, by `ssh` or whatever else passes on its pipes; and machines to practise on."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 from dtk import environment, faults
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, whole_number
 from dtk.faults import Fault
 from dtk.language import N_, _
-from dtk.launch.messages import FilePart, Gone, Message
-from dtk.places.engine import Engine
-from dtk.places.machines import LentMachine, OnMessage, Pipes
+from dtk.launch.agent import ALIVE_SECONDS
+from dtk.launch.messages import FilePart, Gone, Message, Query, as_line, from_line
+from dtk.places.engine import Engine, LentMachine, OnMessage, enough
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
     from dtk.launch.place import Site
     from dtk.records import RunFolder
 
-__all__ = ["Hosts", "Practice"]
+__all__ = ["Hosts", "Pipes", "Practice"]
 
 MOST = 16
+END_SECONDS = 4.0
+
+
+class Pipes:
+    """An agent that a command starts, on this machine or another: `srun`, `ssh`, `ip netns exec`.
+
+    command: with `python -m dtk agent` at its end. log: gets what the command and the agent print beside messages.
+    """
+
+    def __init__(self, command: Sequence[str], heard: OnMessage, log: Path):
+        self._log, self._lock = log, threading.Lock()
+        try:
+            with log.open("wb") as file:
+                self._process = subprocess.Popen(
+                    list(command),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=file,
+                    start_new_session=True,  # an interrupt of the kernel's process group is not for the agent
+                    env={name: value for name, value in os.environ.items() if name != "TF_CONFIG"},
+                )
+        except OSError as error:
+            words = N_("{command}, which is to start dtk's agent on another machine, can't be run here ({why})")
+            why = (error.strerror or str(error)).lower()
+            raise ClusterConfigError(_(words, command=command[0], why=why)) from None
+        threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
+
+    def _hear(self, heard: OnMessage) -> None:
+        assert self._process.stdout is not None
+        sent = time.monotonic()
+        with contextlib.suppress(ValueError, OSError), self._process.stdout as said:
+            for line in said:
+                if time.monotonic() - sent > ALIVE_SECONDS:  # it speaks four times a second, and asks for as little
+                    sent = time.monotonic()
+                    self.send(Query(0, "alive"))
+                with contextlib.suppress(ValueError):  # a line that the command itself prints
+                    heard(from_line(line))
+        code = self._process.wait()
+        heard(Gone(self._last_words() or _("ended with exit code {code}", code=code)))
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
+            return lines[-1].strip() if lines else ""
+        return ""
+
+    def send(self, message: Message) -> None:
+        assert self._process.stdin is not None
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._process.stdin.write(as_line(message))
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # of a command that can't reach its machine any more
+            self._process.wait()
 
 
 class Hosts(Engine):
@@ -59,9 +125,7 @@ class Hosts(Engine):
         self.python, self.storage = python, storage
 
     def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
-        if len(self.hosts) < len(heard):
-            words = N_("{processes} processes on {hosts} hosts: give as many hosts, or ask for fewer workers")
-            raise ClusterConfigError(_(words, processes=len(heard), hosts=len(self.hosts)))
+        enough(len(self.hosts), len(heard))
         agent = [self.python, "-m", "dtk", "agent", *(["--storage", self.storage] if self.storage else [])]
         found = []
         for (host, command), takes in zip(self.hosts.items(), heard, strict=False):
@@ -87,10 +151,7 @@ class Practice(Engine):
 
     def __init__(self, count: int = 2):
         super().__init__()
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
-            words = N_("Practice(count={given!r}): it takes a whole number from 1 to {most}")
-            raise ClusterConfigError(_(words, given=count, most=MOST))
-        self.count = count
+        self.count = whole_number("count", count, most=MOST)
         self._machines: list[_Machine] = []
         self._taken: list[_Machine] = []  # by member of the run
         self._traps: dict[int, signal.Signals] = {}  # by worker: what its machine gets when it stands still
@@ -148,14 +209,7 @@ class Practice(Engine):
     def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         self._start()
         left = [machine for machine in self._machines if not machine.broken]
-        if len(left) < len(heard):
-            words = N_("{processes} processes on {machines} practice machines")
-            if len(left) < self.count:
-                words = N_("{processes} processes on {machines} practice machines, as {lost} of {count} are lost")
-            lost = {"lost": self.count - len(left), "count": self.count}
-            what = _(words, processes=len(heard), machines=len(left), **lost)
-            remedy = _("make a dtk.places.Practice of more, or ask for fewer workers")
-            raise ClusterConfigError(what, remedy=remedy)
+        enough(len(left), len(heard))
         self._taken = left[: len(heard)]
         watched = [
             _watched(each, member, machine, self._traps)

@@ -10,18 +10,17 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dtk import errors
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, need
 from dtk.language import N_, _, ngettext
 from dtk.launch.agent import Agent
 from dtk.launch.messages import Gone, Message
-from dtk.places.engine import Engine
-from dtk.places.machines import LentMachine, OnMessage
+from dtk.places.engine import Engine, LentMachine, OnMessage
 
 __all__ = ["Ray"]
 
 REACH_SECONDS = 10.0
 READY_SECONDS = 60.0  # for Ray to make room where it says that there is some
+_NO_CLUSTER = N_("no Ray cluster answers at {address} ({why})")
 _HEARS = "hears"  # Ray's concurrency group of `take`, by one thread, so that messages keep their order
 
 
@@ -128,27 +127,24 @@ class Ray(Engine):
         try:
             addresses = ray.get([actor.address.remote() for actor in actors])
         except ray.exceptions.RayError as error:
-            words = _("Ray could not start dtk's agent on a node: {why}", why=_in_short(error))
-            raise ClusterConfigError(words) from None
+            words = N_("{worker}: dtk's agent did not start: {why}")
+            raise ClusterConfigError(_(words, worker="Ray", why=_in_short(error))) from None
         return [
             LentMachine(address, _Calls(actor, takes))
             for actor, address, takes in zip(actors, addresses, heard, strict=True)
         ]
 
     def _connected(self) -> Any:
-        try:
-            import ray
-        except ImportError:
-            words = N_('on="ray": Ray is not installed here; {command}')
-            raise ClusterConfigError(_(words, command=errors.command("ray"))) from None
+        need("ray", 'on="ray"')
+        import ray
+
         address = self.address or os.environ.get("RAY_ADDRESS")
         if not ray.is_initialized():
             _reach(address)
             try:
                 ray.init(self.address, log_to_driver=False, logging_level="error")
             except (ConnectionError, RuntimeError, ValueError) as error:
-                words = _("no Ray cluster answers at {address}: {why}", address=address, why=_in_short(error))
-                raise ClusterConfigError(words) from None
+                raise ClusterConfigError(_(_NO_CLUSTER, address=address, why=_in_short(error))) from None
         return ray
 
     def _check(self, ray: Any, count: int) -> None:
@@ -196,7 +192,7 @@ def _reach(address: str | None) -> None:
         socket.create_connection(at, timeout=REACH_SECONDS).close()
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        what = _("no Ray cluster answers at {address} ({why})", address=address, why=why)
+        what = _(_NO_CLUSTER, address=address, why=why)
         remedy = _("`ray start --head` on its first node prints the address")
         raise ClusterConfigError(what, remedy=remedy) from None
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from dtk import environment
 from dtk.errors import ClusterConfigError
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 from dtk.launch.outside import node_address, slurm_says
-from dtk.places.engine import Engine
-from dtk.places.machines import LentMachine, OnMessage, Pipes
+from dtk.places.engine import Engine, LentMachine, OnMessage, enough
+from dtk.places.hosts import Pipes
 from dtk.records import RunFolder
 
 __all__ = ["Slurm"]
@@ -62,15 +62,7 @@ class Slurm(Engine):
         self.storage.mkdir(mode=0o700, parents=True, exist_ok=True)
         job = os.environ.get("SLURM_JOB_ID") or self._allocated(len(heard), tick)
         names = slurm_says(["scontrol", "show", "hostnames", self._nodes_of(job)]).split()
-        if len(names) < len(heard):
-            words = ngettext(
-                "{processes} processes in Slurm's job {job}, which has {n} node",
-                "{processes} processes in Slurm's job {job}, which has {n} nodes",
-                len(names),
-                processes=len(heard),
-                job=job,
-            )
-            raise ClusterConfigError(words, remedy=_("ask for as many nodes, or for fewer workers"))
+        enough(len(names), len(heard))
         return [
             LentMachine(node_address(name), self._agent(job, name, takes), name)
             for name, takes in zip(names, heard, strict=False)
@@ -90,9 +82,7 @@ class Slurm(Engine):
 
     def _allocated(self, count: int, tick: Callable[[], None]) -> str:
         nodes = self.nodes or count
-        if nodes < count:
-            words = _("{processes} processes on nodes={nodes}", processes=count, nodes=nodes)
-            raise ClusterConfigError(words, remedy=_("ask for as many nodes, or for fewer workers"))
+        enough(nodes, count)
         alive = self.storage / f"alive-{os.uname().nodename}-{os.getpid()}-{time.monotonic_ns()}"
         alive.touch()
         self.given_back.callback(alive.unlink, missing_ok=True)
@@ -116,8 +106,8 @@ class Slurm(Engine):
             if state == "RUNNING":
                 return
             if not state or state in _OVER:
-                words = N_("Slurm's job {job} ended before it began: {why}")
-                raise ClusterConfigError(_(words, job=self._job, why=state or _("it is gone")))
+                words = N_("Slurm's job {job} ended before it began ({state})")
+                raise ClusterConfigError(_(words, job=self._job, state=state or "?"))
             if why != said:
                 said = why
                 environment.say(_("Slurm's job {job} waits for its nodes: {why}", job=self._job, why=why))

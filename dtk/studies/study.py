@@ -18,7 +18,6 @@ from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.scaling.prediction import fit
 from dtk.scaling.summary import MEASURES, measures, study_summary
-from dtk.worker import ship
 
 if TYPE_CHECKING:
     import pandas
@@ -135,8 +134,7 @@ def _job(fn: Any, cell: Cell, threads: int) -> launch.Job:
     batch = cell.global_batch if cell.kind == "cluster" else cell.per_replica_batch
     job = measured_job(request.pack(fn, (), {"global_batch": batch}), cell.workers, threads)
     mode = {"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind]
-    keras, strategy = request.checked_keras(None, fn), ship.takes_strategy(fn)
-    return replace(job, mode=mode, keras=keras, strategy=strategy)
+    return replace(job, mode=mode, keras=request.checked_keras(None, fn))
 
 
 def _checked_counts(workers: Any) -> list[int]:
@@ -173,7 +171,6 @@ def measured_job(payload: Any, workers: int, threads: int, **communication: Any)
         mode="cluster",
         seed=0,
         keras=None,
-        strategy=True,
         share=workers,
         fork=request.fork("auto"),
         timeout=None,

@@ -11,6 +11,7 @@ from dtk.language import N_, _
 
 __all__ = [
     "KNOWN",
+    "SAME_ORDER",
     "departure_in_words",
     "exit_in_words",
     "in_one_sentence",
@@ -32,21 +33,25 @@ _MISMATCH = re.compile(
 _OTHER_KIND = re.compile(
     r"Collective instance \d+ expected type (\d+) and data_type (\d+) but got type (\d+) and data_type (\d+)"
 )
-_KINDS = {"0": N_("a sum"), "1": N_("a broadcast"), "2": N_("a gather"), "4": N_("an exchange of all with all")}
+_KINDS = {"0": "reduction", "1": "broadcast", "2": "gather", "3": "permute", "4": "all-to-all", "5": "reduce-scatter"}
 _TYPES = {"1": "float32", "2": "float64", "3": "int32", "9": "int64", "10": "bool", "14": "bfloat16", "19": "float16"}
+
+# What to do about it, to be translated where it is shown.
+SAME_ORDER = N_(
+    "all workers must make the same collectives in the same order, of the same shapes, and equally many steps "
+    "(evaluate and predict, too)"
+)
 
 # dtk's own sentence, which AutoGraph and TensorFlow's executor (2.15 to 2.21) raise again as an error of their own:
 # of ours only this text is left in it.
 _OURS = re.compile(r"ClusterConfigError: (.*)")
 
-# SIGKILL leaves no word behind, hence the hint; the others speak for themselves in the log.
+# SIGKILL leaves no word behind, hence the hint; of crashes faulthandler writes the Python lines.
+_CRASH = N_("the last Python lines before it are in its log")
 _HINTS = {
     "SIGKILL": N_("the kernel's log or the memory limit may say why"),
-    "SIGSEGV": N_("the last Python lines before it are in its log"),
-    "SIGABRT": N_("the reason is in its log"),
+    **dict.fromkeys(("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL"), _CRASH),
 }
-_ENDED = ("SIGKILL", "SIGTERM", "SIGINT")  # by these a process is killed; with the others it crashes
-_END = {False: N_("its function returned"), True: N_("the program's end")}
 _LONGEST = 280
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # Keras 3 prints what went wrong in bold
 _FRAME = re.compile(r'File ".*", line \d+')
@@ -54,16 +59,14 @@ _CALLING = re.compile(r"Exception encountered when calling .*\.$")
 _OF_NODES = ("File ", "Detected at node", "<stack traces unavailable>", "2 root error(s) found")
 
 
-def in_one_sentence(kind: str, message: str, program: bool = False) -> str:
+def in_one_sentence(kind: str, message: str) -> str:
     """ "raised ValueError: bad label", with dtk's sentence in place of TensorFlow's where it knows a better one.
-
-    program: whether the worker ran a program, and not a function.
 
     >>> in_one_sentence("ValueError", "bad label")
     'raised ValueError: bad label'
     """
     if kind == "SystemExit":
-        return _("called sys.exit({code}) before {end}", code=message, end=_(_END[program]))
+        return _("called sys.exit({code}) before it had finished", code=message)
     ours = _OURS.search(f"{kind}: {message}")
     kind, said = ("ClusterConfigError", _anonymous(ours[1])) if ours else (kind, _meant(kind, message))
     return _("raised {kind}: {said}", kind=kind, said=said) if said else _("raised {kind}", kind=kind)
@@ -83,31 +86,19 @@ def _meant(kind: str, message: str) -> str:
 def mismatch(message: str) -> str:
     """What TensorFlow means that found different shapes or types at the ends of one collective; "" for others."""
     flat = " ".join(message.split())
-    found, other = _MISMATCH.search(flat), _OTHER_KIND.search(flat)
-    remedy = N_("all must make the same ones in the same order, of the same shapes, and equally many steps")
-    if found:
-        one, two = sorted(found.groups(), key=lambda shape: (len(shape), shape))  # which end says it is chance
-        what = _("the workers met in different collectives, with the shapes {one} and {two}", one=one, two=two)
-    elif other:
-        what = _other_ends(other)
-        remedy = N_(
-            "all must make the same ones in the same order, of the same shapes, and equally many steps (evaluate and "
-            "predict, too, on every worker)"
-        )
-    return in_words(what, _(remedy)) if found or other else ""
+    if found := _MISMATCH.search(flat):
+        ends = sorted(found.groups(), key=lambda shape: (len(shape), shape))  # which end says it is chance
+    elif found := _OTHER_KIND.search(flat):
+        kind, value, other_kind, other_value = found.groups()
+        names, known = ((kind, other_kind), _KINDS) if kind != other_kind else ((value, other_value), _TYPES)
+        ends = sorted(known.get(each, each) for each in names)
+    else:
+        return ""
+    what = _("the workers met in different collectives: {one} and {two}", one=ends[0], two=ends[1])
+    return in_words(what, _(SAME_ORDER))
 
 
-def _other_ends(found: re.Match[str]) -> str:
-    kinds = sorted({_(_KINDS.get(each, "")) or _("collective type {n}", n=each) for each in found.group(1, 3)})
-    types = sorted({_TYPES.get(each) or _("data type {n}", n=each) for each in found.group(2, 4)})
-    if len(kinds) == 2:  # then it gathers sizes, not values
-        return _("the workers met in different collectives, {one} and {two}", one=kinds[0], two=kinds[1])
-    if len(types) == 2:
-        return _("the workers met in different collectives, with values of {one} and {two}", one=types[0], two=types[1])
-    return _("the workers met in different collectives")
-
-
-def exit_in_words(code: int | None, program: bool = False, why: str = "") -> str:
+def exit_in_words(code: int | None, why: str = "") -> str:
     """How a process ended that said nothing: a signal by name (negative codes), or an exit of its own.
 
     why: what is known of a signal's reason, in place of a hint.
@@ -115,12 +106,10 @@ def exit_in_words(code: int | None, program: bool = False, why: str = "") -> str
     >>> exit_in_words(-9)
     "was killed by SIGKILL; the kernel's log or the memory limit may say why"
     """
-    end = _(_END[program])
     if code is None:
-        return _("ended before {end}", end=end)
-    if code < 0:
-        return in_words(_by_a_signal(code), why or _(_HINTS.get(signal.Signals(-code).name, "")))
-    return _("ended itself with exit code {code} before {end} (os._exit?)", code=code, end=end)
+        return _("ended before it had finished")
+    hint = _HINTS.get(signal.Signals(-code).name, "") if code < 0 else ""
+    return in_words(_exit(code), why or _(hint))
 
 
 def departure_in_words(code: int, why: str = "") -> str:
@@ -129,13 +118,13 @@ def departure_in_words(code: int, why: str = "") -> str:
     >>> departure_in_words(-9)
     'was killed by SIGKILL after its function had returned, while others still needed it'
     """
-    how = _by_a_signal(code) if code < 0 else _("ended itself with exit code {code}", code=code)
-    return in_words(_("{how} after its function had returned, while others still needed it", how=how), why)
+    return in_words(_("{how} after its function had returned, while others still needed it", how=_exit(code)), why)
 
 
-def _by_a_signal(code: int) -> str:
-    name = signal.Signals(-code).name
-    return _("was killed by {signal}", signal=name) if name in _ENDED else _("crashed with {signal}", signal=name)
+def _exit(code: int) -> str:
+    if code < 0:
+        return _("was killed by {signal}", signal=signal.Signals(-code).name)
+    return _("ended itself with exit code {code} (os._exit?)", code=code)
 
 
 def _stable(kind: str, message: str) -> str:

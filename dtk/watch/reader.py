@@ -75,41 +75,31 @@ class Member:
 
 
 class Reader:
-    """Reads what a run's members write. members: the workers by index, then the evaluator where there is one."""
+    """Reads what a run's members write. members: the workers by index, then the evaluator where there is one.
+
+    watching: takes the events, `take_event(member, event)`, in the order in which they were written. following: takes
+    events and records, `take(member, event or record)`, in the order of their times. None: nobody.
+    """
 
     def __init__(self, folder: RunFolder):
         self.folder = folder
         self.members = [Member(member) for member in folder.members]
-        self._watching: list[Any] = []
-        self._following: list[Any] = []
-
-    def watch(self, watching: Any) -> None:
-        """Has it take the events from now on: `take_event(member, event)`, in the order in which they were written."""
-        self._watching.append(watching)
-
-    def leave(self, watching: Any) -> None:
-        """Takes back `watch`."""
-        self._watching.remove(watching)
-
-    def follow(self, following: Any) -> None:
-        """Has it take events and records from now on: `take(member, event or record)`, in the order of their times."""
-        self._following.append(following)
+        self.watching: Any = None
+        self.following: Any = None
 
     def look(self) -> None:
         """Hands on what was written since the last look."""
         for number, member in enumerate(self.members):
             events, lines = member.look()
-            for event in events:
-                for watching in self._watching:
-                    watching.take_event(number, event)
-            if not self._following:
+            for event in events if self.watching is not None else ():
+                self.watching.take_event(number, event)
+            if self.following is None:
                 continue  # then the records need not be parsed
             news: list[Event | Record] = [*member.folder.records_of(lines)]
             if events:
                 news = sorted([*events, *news], key=lambda each: each.ended if isinstance(each, Record) else each.at)
-            for following in self._following:
-                for each in news:
-                    following.take(number, each)
+            for each in news:
+                self.following.take(number, each)
 
 
 def _inode(path: str) -> int:

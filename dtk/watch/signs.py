@@ -10,11 +10,13 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtk.errors import in_words
 from dtk.language import N_, _
 from dtk.records import WorkerFolder
 from dtk.watch.reader import Member, Reader, size
@@ -122,7 +124,7 @@ class Signs:
         for member, pulse in enumerate(self._pulses):
             pulse.look(pids.get(member), self.source.vitals(self.keys[member]) if member in pids else None, now)
             silent = member in pids and now - pulse.moved >= _ASK and not pulse.stopped
-            if silent and pulse.asked < pulse.moved and _listens_to_us(watch.heard[member]):
+            if silent and pulse.asked < pulse.moved and _listens(watch, member):
                 self._ask(member)
             elif silent and pulse.activity is None and pulse.asked > pulse.moved:
                 pulse.activity = activity(pulse.answer())
@@ -159,32 +161,26 @@ class Signs:
 
     def ask(self, watch: Watch) -> None:
         """Asks every member that lives where it is, and waits for the answers, for half a second at most."""
-        asked = [k for k in self._pids() if _listens_to_us(watch.heard[k])]
+        asked = [k for k in self._pids() if _listens(watch, k)]
+        pulses = [self._pulses[member] for member in asked]
         for member in asked:
             self._ask(member)
         deadline = time.monotonic() + _ANSWER
-        while time.monotonic() < deadline:
-            if all(self._pulses[k].answer() or self._pulses[k].stopped for k in asked):
-                break
+        while time.monotonic() < deadline and not all(pulse.answer() or pulse.stopped for pulse in pulses):
             self._wait(0.02)  # the handlers write to files; there is no event to wait for
         self._wait(0.05)  # the last answer's last lines
-        for member in asked:
-            self._pulses[member].activity = activity(self._pulses[member].answer())
+        for pulse in pulses:
+            pulse.activity = activity(pulse.answer())
 
     def stacks(self, watch: Watch) -> str:
         """Each member's state and the Python stack of each that lives, also of one deep inside a collective."""
         texts = []
         for state, pulse in zip(self.now(watch), self._pulses, strict=True):
-            at = state.position and not state.ended and state.what != "stopped"
-            head = N_("{name} is at {words}") if at else N_("{name} is {words}")
-            head = _(head, name=state.called, words=state.words())
+            head = f"{state.called}: {state.words()}"
             if state.pid is not None:
                 head = _("{words} (process {pid})", words=head, pid=state.pid)
-            none = (
-                N_("no stack: it is stopped and can't answer") if pulse.stopped else N_("no stack: it is not running")
-            )
             stack = own_part(pulse.answer()) if pulse.asked > 0 else ""
-            texts.append(f"{head}:\n{stack or f'  ({_(none)})'}")
+            texts.append(f"{head}\n{stack or '  ' + _('(no stack: it is stopped, or not running)')}")
         return "\n\n".join(texts)
 
     def now(self, watch: Watch) -> list[State]:
@@ -227,9 +223,9 @@ def _what(heard: WorkerStatus, pulse: _Pulse) -> str:
     return "imported" if heard.imported else "running"
 
 
-def _listens_to_us(heard: WorkerStatus) -> bool:
+def _listens(watch: Watch, member: int) -> bool:
     # Before its first event a worker has no handler yet, and the signal would kill it.
-    return heard.began
+    return watch.heard[member].began
 
 
 # ---- what a Python stack tells
@@ -285,15 +281,18 @@ class Activity:
 
 @dataclass
 class _Thread:
-    """One thread of a dump: its head, its lines as they are, and what these say, from the innermost frame outwards."""
+    """One thread of a dump: its head, and its lines from the innermost frame outwards, each with the frame in it."""
 
     head: str
-    lines: list[str] = field(default_factory=list)
-    frames: list[StackFrame] = field(default_factory=list)
+    lines: list[tuple[str, StackFrame | None]] = field(default_factory=list)
 
     @property
     def is_current(self) -> bool:
         return self.head.startswith("Current thread")
+
+    @property
+    def frames(self) -> list[StackFrame]:
+        return [frame for _line, frame in self.lines if frame is not None]
 
 
 def _threads(text: str) -> list[_Thread]:
@@ -303,9 +302,10 @@ def _threads(text: str) -> list[_Thread]:
             found.append(_Thread(line))
         elif found:
             frame = _FRAME.match(line)
-            if frame and frame["file"] != _MADE:
-                found[-1].frames.append(StackFrame(frame["file"], int(frame["line"]), frame["function"]))
-            found[-1].lines.append(line)
+            if frame and frame["file"] == _MADE:
+                continue
+            known = StackFrame(frame["file"], int(frame["line"]), frame["function"]) if frame else None
+            found[-1].lines.append((line, known))
     return found
 
 
@@ -346,22 +346,14 @@ def own_part(text: str) -> str:
     parts = []
     for thread in _threads(text):
         if thread.is_current or any(_tells(frame) for frame in thread.frames):
-            parts.append("\n".join([thread.head, *_without_start(thread.lines)]).rstrip())
+            own = takewhile(lambda pair: not (pair[1] and pair[1].file.startswith(_ENTRY)), thread.lines)
+            parts.append("\n".join([thread.head, *(line for line, _frame in own)]).rstrip())
     return "\n".join(parts)
 
 
 def _tells(frame: StackFrame) -> bool:
     """Whether a frame is the learner's own, called by the graph, or inside of a collective."""
     return bool(not frame.library or _COLLECTIVE.search(frame.file) or _CALLED_BACK.search(frame.file))
-
-
-def _without_start(lines: Sequence[str]) -> Iterator[str]:
-    skipping = False
-    for line in lines:
-        frame = _FRAME.match(line)
-        skipping = bool(frame) and (skipping or frame["file"].startswith(_ENTRY))  # type: ignore[index]
-        if not skipping and not (frame and frame["file"] == _MADE):
-            yield line
 
 
 _SOONEST, _STEPS = 5.0, 50.0  # it is said after so many seconds, and so many of the run's longest steps
@@ -397,13 +389,7 @@ class StallPolicy:
 
     def warning(self, quiet: float, step_seconds: float | None, sentence: str) -> str:
         """The warning, with its numbers."""
+        words = N_("nothing has moved for {quiet:.0f} s, where a step took {ms:,.0f} ms at most: {sentence}")
+        words = _(words, quiet=quiet, ms=1000 * (step_seconds or 0.0), sentence=sentence)
         limit = self.limit(step_seconds)
-        seconds = step_seconds or 0.0
-        took = _("{ms:.0f} ms", ms=1000 * seconds) if seconds < 1 else _("{seconds:.1f} s", seconds=seconds)
-        words = N_("nothing has moved for {quiet:.0f} s, where a step took {took} at most: {sentence}")
-        if limit is not None:
-            words = N_(
-                "nothing has moved for {quiet:.0f} s, where a step took {took} at most: {sentence}; the run ends after "
-                "{limit:g} s of that"
-            )
-        return _(words, quiet=quiet, took=took, sentence=sentence, limit=limit)
+        return in_words(words, _("the run ends after {limit:g} s of that", limit=limit) if limit is not None else "")

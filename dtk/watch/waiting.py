@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from dtk.errors import in_words
 from dtk.language import N_, _, ngettext
 from dtk.records import RunFolder
 from dtk.records.events import Failed, Finished, Running, Starting, Training
+from dtk.watch.explain import SAME_ORDER
 
 __all__ = [
     "FILE",
@@ -41,10 +42,10 @@ _WHAT = (
 )
 _ENDS = {"consequence": N_("failed in consequence"), "stopped": N_("stopped by a signal")}  # of others, their `what`
 _BLOCKED = {
-    "": N_("{where}, silent"),
-    "collective": N_("{where}, in a collective"),
-    "operation": N_("{where}, waits inside TensorFlow"),
-    "connecting": N_("{where}, waits for peers"),
+    "": N_("silent"),
+    "collective": N_("in a collective"),
+    "operation": N_("waits inside TensorFlow"),
+    "connecting": N_("waits for peers"),
 }
 
 
@@ -70,7 +71,7 @@ class Line:
         said = self.words
         if self.seconds is not None:
             said = _("{words} for {seconds:.0f} s", words=said, seconds=self.seconds)
-        return _("{first}, {more}", first=said, more=self.waits) if self.waits else said
+        return clauses([said, self.waits]) if self.waits else said
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class State:
     @property
     def waits(self) -> bool:
         """Whether it can't go on without its peers."""
-        return bool(self.blocked) and self.what not in ("finished", "failed", "consequence", "stopped")
+        return bool(self.blocked) and not self.ended and self.what != "stopped"
 
     @property
     def ended(self) -> bool:
@@ -117,13 +118,8 @@ class State:
     @property
     def stage(self) -> str:
         """The place without the learner's line."""
-        if self.blocked == "connecting":
-            return _("in {call}", call="MultiWorkerMirroredStrategy()")
-        if self.call in _EVALUATES and self.step:
-            return _("in {call} after step {step}", call=self.call, step=self.step)
-        if self.step and self.call not in _EVALUATES:
-            return _("in step {step}", step=self.step + 1)
-        return _("in {call}", call=self.call) if self.call else ""
+        place = "MultiWorkerMirroredStrategy()" if self.blocked == "connecting" else self.position or self.call
+        return _("in {place}", place=place) if place else ""
 
     @property
     def position(self) -> str:
@@ -144,7 +140,7 @@ class State:
             return Line(_("{what} after step {step}", what=end, step=self.step) if self.step else end)
         where = self.position or _(self.what)
         if self.silent:
-            return Line(_(_BLOCKED[self.blocked], where=where), self.quiet)
+            return Line(clauses([where, _(_BLOCKED[self.blocked])]), self.quiet)
         return Line(where, what="" if self.position else self.what)
 
     def words(self) -> str:
@@ -176,7 +172,10 @@ def explain(states: Sequence[State], first: int | None = None) -> Waiting:
     silent or busy elsewhere, or sits in another collective.
     """
     if first is not None:
-        return _failed(list(states), first)
+        others = [
+            state.member for state in states if state.member != first and state.what not in ("finished", "failed")
+        ]
+        return Waiting(list(states), [(other, first) for other in others], "failed")
     edges = [(one.member, other.member) for one in states for other in states if _waits_for(one, other)]
     waiting = [state for state in states if any(state.member == who for who, _ in edges)]
     awaited = [state for state in states if any(state.member == whom for _, whom in edges)]
@@ -201,22 +200,12 @@ def _position(state: State) -> tuple[Any, ...]:
     return state.blocked == "connecting", state.step, state.call, state.line
 
 
-def _failed(states: list[State], first: int) -> Waiting:
-    others = [s.member for s in states if s.member != first and s.what not in ("finished", "failed")]
-    return Waiting(states, [(other, first) for other in others], "failed")
-
-
 def cut(states: Sequence[State], found: Sequence[tuple[int, int, str]], hosts: Sequence[str]) -> Waiting:
     """The graph of workers that can't reach each other any more. found: (who, whom, the system's words)."""
     who, whom, words = found[0]
-    what = N_("{one} on {here} can't reach {other} on {there} any more ({reason})")
-    if any(pair[:2] == (whom, who) for pair in found):
-        what = N_("{one} on {here} can't reach {other} on {there} any more and back ({reason})")
+    what = N_("{one} on {here} can't reach {other} on {there} any more ({reason}): the network between them is cut")
     one, other = states[who].called, states[whom].called
     sentence = _(what, one=one, here=hosts[who], other=other, there=hosts[whom], reason=words.lower())
-    if states[who].position:
-        sentence = _("{first}, {more}", first=sentence, more=_("in {place}", place=states[who].position))
-    sentence = _("{words}: the network between them is cut", words=sentence)
     return Waiting(list(states), [pair[:2] for pair in found], "cut", sentence)
 
 
@@ -258,19 +247,13 @@ def load(folder: RunFolder) -> Waiting | None:
     return Waiting([State(**state) for state in saved["states"]], edges, saved["reason"], saved["sentence"])
 
 
-# What workers do: one, and several.
-_DOES = {
-    "stopped": (
-        N_("{names} is stopped by a signal (SIGSTOP, or a debugger)"),
-        N_("{names} are stopped by a signal (SIGSTOP, or a debugger)"),
-    ),
-    "finished": (N_("{names} has ended"), N_("{names} have ended")),
-    "waits": (N_("{names} waits {place}"), N_("{names} wait {place}")),
-    "silent": (N_("{names} is silent"), N_("{names} are silent")),
-    "silent at": (N_("{names} is silent at {place}"), N_("{names} are silent at {place}")),
-    "starting": (N_("{names} is starting"), N_("{names} are starting")),
-    "imported": (N_("{names} has imported TensorFlow and no more"), N_("{names} have imported TensorFlow and no more")),
-    "busy": (N_("{names} is busy elsewhere"), N_("{names} are busy elsewhere")),
+# What workers are, where they neither wait nor have ended.
+_ARE = {
+    "stopped": N_("stopped by a signal (SIGSTOP, or a debugger)"),
+    "silent": N_("silent"),
+    "silent at": N_("silent at {place}"),
+    "starting": N_("starting"),
+    "busy": N_("busy elsewhere"),
 }
 _EQUALLY = N_("{words}: give all workers equally many steps")
 
@@ -279,11 +262,8 @@ def _stopped(states: list[State], waiting: list[State], awaited: list[State]) ->
     stopped = [state for state in states if state.what == "stopped"]
     if not stopped:
         return ""
-    words, several = _after(_does("stopped", stopped), stopped), len(stopped)
-    if waiting:
-        waits = ngettext("{waiting} for it", "{waiting} for them", several, waiting=_who_waits(waiting))
-        words = _("{first}, and {more}", first=words, more=waits)
-    return ngettext("{words}; SIGCONT lets it go on", "{words}; SIGCONT lets them go on", several, words=words)
+    words = _silent(states, waiting, awaited) or _after(_does("stopped", stopped), stopped)
+    return in_words(words, _("SIGCONT lets a stopped process go on"))
 
 
 def _missing(states: list[State], waiting: list[State], awaited: list[State]) -> str:
@@ -297,27 +277,17 @@ def _uneven(states: list[State], waiting: list[State], awaited: list[State]) -> 
     gone = [state for state in awaited if state.what == "finished"]
     if not gone or not waiting:
         return ""
-    ended = _after(_("{names} ended", names=names(gone)), gone)
-    alone = [state for state in waiting if state.call in ("evaluate", "predict")]
-    if alone and len(alone) == len(waiting):
-        words = N_("{ended}, {waiting}, which all workers must call; call it on each of them")
-        return _(words, ended=ended, waiting=_who_waits(waiting))
-    return _(_EQUALLY, words=clauses([ended, _who_waits(waiting)]))
+    words = clauses([_after(_does("finished", gone), gone), _who_waits(waiting)])
+    if all(state.call in _EVALUATES for state in waiting):
+        return in_words(words, _("call it on every worker"))
+    return _(_EQUALLY, words=words)
 
 
 def _order(states: list[State], waiting: list[State], awaited: list[State]) -> str:
     if not waiting or any(not state.waits for state in awaited):
         return ""
-    words = N_(
-        "{places}, each in another collective: all workers must make the same collectives in the same order, and "
-        "equally many steps"
-    )
-    if len({state.step for state in waiting}) > 1:
-        words = N_(
-            "{places}, each in another step: all workers must make the same collectives in the same order, and "
-            "equally many steps"
-        )
-    return _(words, places=_together_with(_does("waits", [state], _precisely(state)) for state in waiting))
+    places = clauses([_does("waits", [state], _precisely(state)) for state in waiting])
+    return in_words(places, _(SAME_ORDER))
 
 
 def _silent(states: list[State], waiting: list[State], awaited: list[State]) -> str:
@@ -332,13 +302,11 @@ def _together(states: list[State], waiting: list[State], awaited: list[State]) -
     blocked = [state for state in states if state.waits]
     if len(blocked) < 2 or len(blocked) < len([state for state in states if not state.ended]):
         return ""
-    place = blocked[0].place
-    what = N_("{names} all wait inside TensorFlow {place}") if place else N_("{names} all wait inside TensorFlow")
     why = _(
-        "they may be in different collectives of it (a branch that only some workers take), or the network between "
+        "they may be in different collectives there (a branch that only some workers take), or the network between "
         "them is gone"
     )
-    return in_words(_(what, names=names(blocked), place=place), why)
+    return in_words(_who_waits(blocked), why)
 
 
 def given_up(stopped: list[State]) -> str:
@@ -356,8 +324,8 @@ def unlike(states: Sequence[State]) -> str:
     planned = [state for state in states if state.planned is not None]
     if len({state.planned for state in planned}) < 2:
         return ""
-    first, rest = N_("{steps} steps an epoch on {worker}"), N_("{steps} on {worker}")
-    counts = [_(rest if k else first, steps=state.planned, worker=state.called) for k, state in enumerate(planned)]
+    words = N_("{steps} steps an epoch on {worker}")
+    counts = [_(words, steps=state.planned, worker=state.called) for state in planned]
     words = _("fit was to do {counts}, so that the workers met in different collectives", counts=_listed(counts))
     return _(_EQUALLY, words=_after(words, planned))
 
@@ -373,7 +341,12 @@ REASONS = (
 
 
 def _does(what: str, states: Sequence[State], place: str = "") -> str:
-    return _(_DOES[what][len(states) > 1], names=names(states), place=place)
+    who, count = names(states), len(states)
+    if what == "finished":
+        return _("{names} ended", names=who)
+    if what == "waits":
+        return ngettext("{names} waits {place}", "{names} wait {place}", count, names=who, place=place)
+    return ngettext("{names} is {words}", "{names} are {words}", count, names=who, words=_(_ARE[what], place=place))
 
 
 def _who_waits(waiting: list[State]) -> str:
@@ -383,24 +356,26 @@ def _who_waits(waiting: list[State]) -> str:
 
 
 def _instead(awaited: list[State]) -> str:
-    """What the awaited workers do: "worker 1 has ended after step 12", "workers 1 and 2 are silent at line 5 in f"."""
+    """What the awaited workers do: "worker 1 ended after step 12", "workers 1 and 2 are silent at line 5 in f"."""
     groups: dict[tuple[str, str, int], list[State]] = {}
     for state in awaited:
         groups.setdefault(_doing(state), []).append(state)
-    said = [(what, _does(what, states, place), states) for (what, place, _step), states in groups.items()]
-    untimed = ("waits", "starting", "imported")
-    return _together_with(words if what in untimed else _after(words, states) for what, words, states in said)
+    said = []
+    for (what, place, _step), states in groups.items():
+        words = _does(what, states, place)
+        said.append(words if what in ("waits", "starting") else _after(words, states))
+    return clauses(said)
 
 
 def _doing(state: State) -> tuple[str, str, int]:
-    """One of _DOES, the place, and the step where that is to be said."""
-    if state.what == "finished":
-        return "finished", "", state.step
+    """ "finished", "waits" or one of _ARE, the place, and the step where that is to be said."""
+    if state.what in ("finished", "stopped"):
+        return state.what, "", state.step
     if state.waits:
         return "waits", _precisely(state), 0
     if state.silent:
         return "silent at" if state.line else "silent", state.line, state.step
-    return (state.what, "", 0) if state.what in ("starting", "imported") else ("busy", "", state.step)
+    return ("starting", "", 0) if state.what == "starting" else ("busy", "", state.step)
 
 
 def _precisely(state: State) -> str:
@@ -426,12 +401,6 @@ def names(states: Sequence[State]) -> str:
 def clauses(parts: Sequence[str]) -> str:
     """Parts of a sentence that could stand alone; unlike the members of a list, which some languages set apart."""
     return functools.reduce(lambda first, more: _("{first}, {more}", first=first, more=more), parts)
-
-
-def _together_with(parts: Iterable[str]) -> str:
-    """Such parts, the last with an "and"."""
-    *first, last = parts
-    return _("{first} and {more}", first=clauses(first), more=last) if first else last
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -1,11 +1,10 @@
 """What workers and evaluator say that they do, how their processes ended, which failed, and who is to blame for it.
 
-Who is to blame is one decision, from facts (`blame_of`), and one function words it (`blame_in_words`).
+Who is to blame is one decision, from facts (`blame_of`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -22,7 +21,6 @@ __all__ = [
     "Failure",
     "Watch",
     "WorkerStatus",
-    "blame_in_words",
     "blame_of",
     "culprit",
     "error_of",
@@ -169,15 +167,12 @@ class Watch:
         """Whether a member raised, ended without finishing, or is lost."""
         return any(heard.gone or heard.failed is not None for heard in self.heard)
 
-    def states(self) -> list[str]:
-        """Each member's state in a word, for the live view."""
-        return ["failed" if heard.gone else heard.state for heard in self.heard]
-
     def words(self) -> str:
         """ "worker 0 training, worker 1 finished"."""
+        states = [_("failed") if heard.gone else _(heard.state) for heard in self.heard]
         names = [called(member.name, member.worker) for member in self.folder.members]
-        pairs = zip(names, self.states(), strict=True)
-        return clauses([_("{name} {words}", name=name, words=_(state)) for name, state in pairs])
+        pairs = zip(names, states, strict=True)
+        return clauses([_("{name} {words}", name=name, words=state) for name, state in pairs])
 
     def failures(self) -> list[Failure]:
         """How members failed: those that raised, ended without finishing, or are lost."""
@@ -210,19 +205,13 @@ class Watch:
         if failure.lost:
             return failure.lost
         if failure.error is not None:
-            return explain.in_one_sentence(failure.error["type"], failure.error["message"], self._runs_a_program())
-        words = explain.exit_in_words(failure.code, self._runs_a_program(), self.killer(failure.code))
+            return explain.in_one_sentence(failure.error["type"], failure.error["message"])
+        words = explain.exit_in_words(failure.code, self.killer(failure.code))
         return in_words(words, limits.of_the_disk(self.folder.path))
 
     def killer(self, code: int | None) -> str:
         """What may have killed a process with that exit code: "" unless the system killed any for want of memory."""
         return limits.of_the_memory(code, self._memory_kills)
-
-    def _runs_a_program(self) -> bool:
-        try:
-            return bool(json.loads((self.folder.path / "job.json").read_text()).get("program"))
-        except OSError:
-            return False  # no directory of `dtk.run`: nothing was asked for there
 
 
 def port_was_taken(folder: RunFolder) -> bool:
@@ -237,32 +226,14 @@ def port_was_taken(folder: RunFolder) -> bool:
 class Blame(NamedTuple):
     """Who is to blame for a failure, and why.
 
-    cause: one of `_SENTENCES`, which `parts` fill; or "stopped", "collectives" or "cut", which `dtk.watch.waiting` and
-    `explain` have worded. reason: as in WorkerFailed.
+    cause: "own", "unsure" (its own, or it lost another), "departed", "slept", "dropped" (by a fault), "unheard",
+    "stopped", "collectives" or "cut". reason: as in WorkerFailed. words: the error's message.
     """
 
     worker: int
     cause: str
     reason: str
-    parts: dict[str, Any]
-
-
-_SENTENCES = {
-    "own": N_("{name} {words}"),
-    "unsure": N_("{words} (these words don't tell whether it failed by itself or lost another worker)"),
-    "departed": N_("{name} {words}"),
-    "slept": N_(
-        "this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that TensorFlow, "
-        "which heard no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 to dtk.run"
-    ),
-    "dropped": N_(
-        "{worker} was cut off from its peers by the fault {fault}, so that their all-reduce failed on every worker"
-    ),
-    "unheard": N_(
-        "TensorFlow heard no heartbeat of {worker} any more, though no worker ended by itself: look at the network "
-        "between {worker} and worker 0, and whether {worker} was frozen"
-    ),
-}
+    words: str
 
 
 def culprit(failures: Sequence[Failure]) -> Failure | None:
@@ -295,9 +266,9 @@ def blame_of(watch: Watch, states: Sequence[State], slept: float, cut: Callable[
     stopped = [state for state in states if state.what == "stopped"]
     if stopped and not first.is_own:
         # TensorFlow gives up a worker that sends no heartbeat, and tells its peers only.
-        return Blame(stopped[0].member, "stopped", "lost", {"words": waiting.given_up(stopped)})
+        return Blame(stopped[0].member, "stopped", "lost", waiting.given_up(stopped))
     if mismatch := explain.mismatch(message):  # of no worker in particular: which one notices first is chance
-        return Blame(first.member, "collectives", "raised", {"words": waiting.unlike(states) or mismatch})
+        return Blame(first.member, "collectives", "raised", waiting.unlike(states) or mismatch)
     return (None if first.is_own else _behind(first, watch, states, slept, cut)) or _of(watch, first)
 
 
@@ -307,39 +278,45 @@ def _behind(
     """What made workers lose each other, where no failure may be the cause of the others; None where nothing tells."""
     messages = [each.error["message"] for each in watch.failures() if each.error is not None]
     if slept >= _HEARTBEATS and any("heartbeat" in message for message in messages):
-        return Blame(first.member, "slept", "lost", {"seconds": slept})
+        words = N_(
+            "this machine, or all of the run, stood still for {seconds:.0f} s (a laptop that slept?), so that "
+            "TensorFlow, which heard no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 "
+            "to dtk.run"
+        )
+        return Blame(first.member, "slept", "lost", _(words, seconds=slept))
     if network := cut():
-        return Blame(first.member, "cut", "lost", {"words": network.sentence})
+        return Blame(first.member, "cut", "lost", network.sentence)
     if left := watch.departed():
         worker, code = left
         words = explain.departure_in_words(code, watch.killer(code))
-        return Blame(worker, "departed", "exited", {"name": watch.called(worker), "words": words})
+        return Blame(worker, "departed", "exited", _("{name} {words}", name=watch.called(worker), words=words))
     for member in watch.folder.each:
         for event in events.of_kind(member.events, events.FaultCame):
             if event.kind == "drop_network":
-                return Blame(member.worker, "dropped", "lost", {"worker": _name(member), "fault": event.words})
+                words = N_(
+                    "{worker} was cut off from its peers by the fault {fault}, so that their all-reduce failed on "
+                    "every worker"
+                )
+                words = _(words, worker=watch.called(member.worker), fault=event.words)
+                return Blame(member.worker, "dropped", "lost", words)
     # Of worker 0 and one other, TensorFlow can't know whose connection broke.
     finished = {state.member for state in states if state.what == "finished"}
     for lost in map(explain.without_heartbeat, messages):
         if lost is not None and lost < watch.folder.workers and lost not in finished:
-            return Blame(lost, "unheard", "lost", {"worker": _name(watch.folder.each[lost])})
+            words = N_(
+                "TensorFlow heard no heartbeat of {worker} any more, though no worker ended by itself: look at the "
+                "network between {worker} and worker 0, and whether {worker} was frozen"
+            )
+            return Blame(lost, "unheard", "lost", _(words, worker=watch.called(lost)))
     return None
 
 
-def _name(worker: WorkerFolder) -> str:
-    return called(worker.name, worker.worker)
-
-
 def _of(watch: Watch, first: Failure) -> Blame:
-    parts = {"name": watch.called(first.member), "words": watch.what(first)}
+    words = _("{name} {words}", name=watch.called(first.member), words=watch.what(first))
     if first.is_consequence or first.is_own:
-        return Blame(first.member, "own", "lost" if first.is_consequence else first.reason, parts)
-    return Blame(first.member, "unsure", "unknown", {"words": _(_SENTENCES["own"], **parts)})
-
-
-def blame_in_words(blame: Blame) -> str:
-    """The message of the error."""
-    return _(_SENTENCES[blame.cause], **blame.parts) if blame.cause in _SENTENCES else str(blame.parts["words"])
+        return Blame(first.member, "own", "lost" if first.is_consequence else first.reason, words)
+    unsure = N_("{words} (these words don't tell whether it failed by itself or lost another worker)")
+    return Blame(first.member, "unsure", "unknown", _(unsure, words=words))
 
 
 def error_of(watch: Watch, blame: Blame) -> WorkerFailed:
@@ -360,7 +337,7 @@ def error_of(watch: Watch, blame: Blame) -> WorkerFailed:
         name = called(folder.members[other].name, other).capitalize()
         parts.append(_(role, words=_("{name} {words}", name=name, words=watch.what(failure)), log=log))
     return WorkerFailed(
-        blame_in_words(blame),
+        blame.words,
         worker=worker if worker < folder.workers else "evaluator",
         host=watch.hosts[worker] if any(watch.hosts) else None,
         exitcode=exited[0] if exited else None,

@@ -22,7 +22,6 @@ class WorkerSpec(TypedDict):
     mode: str  # "cluster", "mirrored" or "single"
     clock: float
     seed: int | None
-    strategy: bool  # whether the function has a parameter `strategy`
     communication: dict[str, Any]  # of the strategy
     without: list[str]  # what is switched off
     record: bool  # whether every Keras fit gets a Recorder

@@ -144,7 +144,7 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
-    if spec["strategy"]:
+    if ship.takes_strategy(fn):
         strategy = strategy_of(here, spec["communication"], spec["alone"], followed=bool(spec["follow"]))
         args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy)
     here.journal.event(events.Running(here.now()))

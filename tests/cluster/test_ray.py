@@ -116,5 +116,7 @@ def test_an_address_where_no_cluster_is(monkeypatch):
 
 def test_without_ray_one_sentence(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(dtk.ClusterConfigError, match=r'Ray is not installed here; pip install "dtk-toolkit\[ray\]"'):
+    with pytest.raises(
+        dtk.ClusterConfigError, match=r'on="ray" needs ray, not installed here; pip install "dtk-toolkit\[ray\]"'
+    ):
         dtk.run(programs.long, workers=2, on=dtk.places.Ray())

@@ -52,7 +52,7 @@ def test_an_interrupt_cancels_the_job(place, slurm):
 
 
 def test_more_workers_than_nodes(place, slurm):
-    few = "3 processes on nodes=2: ask for as many nodes, or for fewer workers"
+    few = "3 processes on 2 machines; give as many machines, or ask for fewer workers"
     with pytest.raises(dtk.ClusterConfigError, match=few):
         dtk.run(programs.long, workers=3, on=dtk.places.Slurm(nodes=2, storage=str(place.storage)))
     with pytest.raises(dtk.ClusterConfigError, match="^on Slurm: .*Invalid partition name specified$"):
