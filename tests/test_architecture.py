@@ -33,11 +33,6 @@ def test_no_module_hides_a_public_name():
     assert modules & set(dtk._HOMES) == dtk._MODULES
 
 
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="module 'dtk' has no attribute 'runn'"):
-        _ = dtk.runn  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("folder", ["benchmarks", "tools"])
 def test_what_is_imported_from_dtk_is_there(folder):
     """Outside of the package, where neither mypy nor most tests look."""

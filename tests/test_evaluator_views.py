@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import xml.etree.ElementTree as ET
 
 import matplotlib
 
-from dtk.records.events import Evaluating, Evaluation, Failed, Finished, Running, Starting
+from dtk.records.events import Evaluating, Evaluation, Finished, Running, Starting
 
 matplotlib.use("Agg")
 
@@ -17,9 +16,7 @@ from fabricate import fabricate
 from live_folder import announce, step
 from matplotlib.colors import to_rgba
 
-from dtk import live
 from dtk import plot as plots
-from dtk.errors import WorkerFailed
 from dtk.live import text
 from dtk.records import Journal, RunFolder
 from dtk.view.palette import EVALUATOR_COLOR
@@ -91,16 +88,6 @@ def announce_workers_only(folder):
         step(folder, number)
 
 
-def test_workers_that_have_finished_wait_for_the_evaluator(folder, dashboard):
-    assert shown(dashboard, "finished", "finished", "running") == "waiting for a checkpoint"
-    assert dashboard.page.value.count("finished, waits for the others") == 2
-
-
-def test_an_evaluator_that_failed_is_shown_to_have(folder, dashboard):
-    tell(folder, Failed(1.0))
-    assert shown(dashboard, "training", "training", "running") == "failed"
-
-
 def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folder, capsys, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
@@ -120,12 +107,6 @@ def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folde
         "dtk: evaluator: evaluated: accuracy 0.75",
         "dtk: run: finished in 5.0 s",
     ]
-
-
-def test_the_title_names_it(folder, monkeypatch, capsys):
-    monkeypatch.setenv("DTK_LIVE", "text")
-    live.show(2, 1, "cluster", Reader(folder))
-    assert capsys.readouterr().out == "dtk: cluster of 2 workers and an evaluator\n"
 
 
 # ---- timeline
@@ -168,21 +149,3 @@ def test_the_evaluator_has_a_lane_with_a_block_for_each_evaluation(tmp_path):
     assert colors == {to_rgba(EVALUATOR_COLOR)[:3]}
     enlarged = ax.figure.axes[1]
     assert [label.get_text() for label in enlarged.get_yticklabels()] == ["worker 0", "worker 1"]
-
-
-def test_labels_of_many_evaluations_do_not_overlap_and_the_last_is_there(tmp_path):
-    run = beside(tmp_path, *(evaluation(1.0 + 0.02 * k, 100 * k, seconds=0.01) for k in range(1, 31)))
-    ax = plots.timeline(run)
-    ax.figure.canvas.draw()
-    notes = [note for note in ax.texts if note.get_text() in labels(ax)]
-    assert notes[0].get_text() == "step 3000"
-    assert 3 <= len(notes) < 30
-    boxes = sorted((note.get_window_extent().x0, note.get_window_extent().x1) for note in notes)
-    assert all(left[1] < right[0] for left, right in itertools.pairwise(boxes))
-
-
-def test_an_evaluator_that_failed_is_named(tmp_path):
-    run = beside(tmp_path, evaluation(1.3, 10), Failed(1.4))
-    ax = plots.timeline(WorkerFailed("evaluator raised", worker="evaluator", folder=run.folder))
-    assert ax.get_title("left") == "Evaluator failed after 1.4 s"
-    assert [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines] == [([1.4], [2])]

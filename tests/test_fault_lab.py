@@ -66,14 +66,6 @@ def test_a_fault_that_never_came_is_no_answer():
     assert shown.words.endswith("kill(worker=1, step=6) never came")
 
 
-def test_an_error_before_the_start_is_shown(lab, monkeypatch):
-    monkeypatch.setitem(lab._options, "timeout", -1)
-    lab.prediction.value = "named"
-    lab.button.click()
-    assert lab.words.value.startswith("ClusterConfigError: timeout=-1")
-    assert lab.seen is None
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_without_widgets_it_is_text(monkeypatch, workers):
     monkeypatch.setenv("DTK_LIVE", "off")
@@ -82,11 +74,3 @@ def test_without_widgets_it_is_text(monkeypatch, workers):
     assert f"dtk.run(train, workers={workers}, faults=[dtk.faults.kill(worker={workers - 1}, step=5)])" in repr(page)
     assert ("drop_network" in repr(page)) == (workers > 1)
     assert all(answer in repr(page) for answer in ANSWERS.values())
-
-
-@pytest.mark.parametrize("wrong", [{"workers": 0}, {"steps": 1.5}])
-def test_what_the_lab_cannot_use(wrong):
-    ((name, value),) = wrong.items()
-    words = f"fault_lab: {name}={value}: it takes a whole number of at least 1"
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        dtk.plot.fault_lab(dtk.run, train, **wrong)

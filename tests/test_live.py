@@ -15,8 +15,6 @@ from dtk import live
 from dtk.live import dashboard as module
 from dtk.live import text
 from dtk.live.dashboard import Layer, curve
-from dtk.records import Journal
-from dtk.records.events import Failed
 from dtk.view.palette import worker_color
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
@@ -162,31 +160,6 @@ def test_dashboard_tells_who_failed_from_who_failed_in_consequence(folder, dashb
     assert ">failed after step 10<" in dashboard.page.value
 
 
-def test_a_run_that_ended_early_has_no_time_left_to_tell(folder, dashboard):
-    announce(folder, 20, 1)
-    for number in (1, 2, 3):
-        step(folder, number)
-    dashboard.update(["training", "training"])
-    assert "ETA" in dashboard.page.value
-    dashboard.close("interrupted")
-    assert "step 3/20" in dashboard.page.value
-    assert "ETA" not in dashboard.page.value
-    assert "nothing</pre>" in dashboard.panes[0].value
-
-
-def test_dashboard_shows_a_failure(folder, dashboard):
-    step(folder, 1)
-    journal = Journal(folder.worker(1))
-    journal.event(Failed(1.0))
-    journal.close()
-    dashboard.update(["training", "training"])
-    dashboard.close("worker 1 raised ValueError: <no>")
-    assert "failed after step 1" in dashboard.page.value
-    assert "stopped after step 1" in dashboard.page.value
-    assert "&lt;no&gt;" in dashboard.page.value
-    assert "accent-color:#F44336" in dashboard.page.value
-
-
 def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
     write(folder, 0, "".join(f"line {i}\n" for i in range(100_000)))
     dashboard.update(["running", "running"])
@@ -194,18 +167,6 @@ def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
     assert "line 99999" in pane
     assert "not all is shown here; all of it is in" in pane
     assert len(pane) < 10_000
-
-
-def test_dashboard_draws_at_most_twice_a_second(folder, monkeypatch, capsys):
-    now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    view = module.Dashboard(Reader(folder), 1, "run")
-    drawn = []
-    monkeypatch.setattr(view, "_draw", lambda: drawn.append(1))
-    for tick in range(100):
-        now[0] = tick / 10
-        view.update(["running", "running"])
-    assert len(drawn) <= 20
 
 
 def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
@@ -251,27 +212,11 @@ def test_a_curve_is_drawn_in_the_ink_of_the_page():
     assert loss([2.0]) == ""
 
 
-def test_shares_stand_one_upon_the_other_under_the_loss():
-    root = ET.fromstring(loss([1.0, 0.5, 0.5], [1.0, 1.0, 0.5]))
-    *layers, line = root.iter("path")
-    assert [layer.get("fill") for layer in layers] == [worker_color(1), worker_color(0)]
-    assert layers[0].get("d") == "M8.0 92L8.0 26.0L150.0 42.5L292.0 59.0L292.0 92Z", "the whole loss"
-    assert layers[1].get("d") == "M8.0 92L8.0 59.0L150.0 75.5L292.0 75.5L292.0 92Z"
-    assert line.get("d") == "M8.0 26.0L150.0 42.5L292.0 59.0"
-    assert root.get("aria-label") == "loss 1 at step 3: worker 0 0.5, worker 1 0.5"
-
-
 def test_of_many_steps_a_point_is_the_mean_of_several():
     (path,) = ET.fromstring(loss(range(1000))).iter("path")
     points = [tuple(map(float, place.split())) for place in path.get("d")[1:].split("L")]
     assert len(points) == 200
     np.testing.assert_allclose(np.diff([y for __, y in points]), points[1][1] - points[0][1], atol=0.11)
-
-
-def test_a_loss_that_is_no_number_leaves_a_gap_in_all_layers():
-    root = ET.fromstring(loss([1.0, 1.0, float("nan"), 1.0, 1.0], [1.0] * 5))
-    assert [path.get("d").count("M") for path in root.iter("path")] == [2, 2, 2]
-    assert "nan" not in "".join(path.get("d") for path in root.iter("path"))
 
 
 @pytest.mark.parametrize(("workers", "replicas", "name"), [(1, 4, "replica 3"), (3, 1, "worker 2")])

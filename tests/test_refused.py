@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import lanes
 import numpy as np
 import pytest
@@ -45,27 +47,21 @@ def trained(strategy, data=None, optimizer=None, refused=True, method="fit", **o
     return [weight.tolist() for weight in model.get_weights()]
 
 
-def accumulating():
+def sgd(**more):
     import keras
 
-    return keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
-
-
-def overwriting():
-    import keras
-
-    return keras.optimizers.SGD(0.1, use_ema=True, ema_overwrite_frequency=2)
+    return keras.optimizers.SGD(0.1, **more)
 
 
 CAN_NOT = {
     "accumulation": (
-        {"optimizer": accumulating},
+        {"optimizer": functools.partial(sgd, gradient_accumulation_steps=2)},
         "SGD(gradient_accumulation_steps=2): Keras 3 can't accumulate gradients under a strategy; leave it out, and "
         "batch 2 times as many examples",
         "merge_call",
     ),
     "overwriting": (
-        {"optimizer": overwriting},
+        {"optimizer": functools.partial(sgd, use_ema=True, ema_overwrite_frequency=2)},
         "SGD(ema_overwrite_frequency=2): Keras 3 can't overwrite the weights under a strategy; leave it out, and use "
         "keras.callbacks.SwapEMAWeights(swap_on_epoch=True)",
         "merge_call",

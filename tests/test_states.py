@@ -322,10 +322,8 @@ def test_variables_whose_names_differ_by_their_last_number_are_told_apart():
                 loss = tf.nn.compute_average_loss(
                     batch * (module.weights[0] - module.weights[1]) ** 2, global_batch_size=8
                 )
-            gradients = tape.gradient(loss, module.weights)
-            for weight, change in zip(module.weights, gradients, strict=True):
-                total = tf.distribute.get_replica_context().all_reduce("sum", change)
-                weight.assign_sub(0.1 * total)
+            for weight, change in zip(module.weights, tape.gradient(loss, module.weights), strict=True):
+                weight.assign_sub(0.1 * tf.distribute.get_replica_context().all_reduce("sum", change))
             return loss
 
         data = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform((32,), (1, 2))).batch(8)

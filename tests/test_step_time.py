@@ -59,13 +59,6 @@ def test_a_bar_a_worker_with_its_parts(tmp_path):
     assert ax.get_xlabel() == "ms a step"
 
 
-def test_the_headline_names_the_biggest_part(tmp_path):
-    words = alternative(dtk.plot.step_time(with_reductions(tmp_path / "a")))
-    assert words.startswith("The biggest part of a step is computing: 500 of 1,000 ms (worker 0).")
-    waiting = alternative(dtk.plot.step_time(with_reductions(tmp_path / "b", late=0.7)))
-    assert waiting.startswith("The biggest part of a step is waiting for the last: 700 of")
-
-
 def test_without_records_it_says_what_to_add(tmp_path):
     empty = Run(RunFolder(tmp_path, 2), "cluster", 1, 0, [None, None], 1.0)
     for corner in empty.folder.each:
@@ -135,13 +128,6 @@ def test_the_parts_of_a_studys_steps():
     ax = dtk.plot.step_time(study())
     assert [label.get_text()[0] for label in ax.get_yticklabels()] == ["1", "2"]
     assert parts_drawn(ax)[(1, PART_COLORS["all_reduce"])] == pytest.approx(30)
-
-
-def test_a_study_is_drawn_alone():
-    with pytest.raises(ValueError, match="by itself"):
-        dtk.plot.throughput(study(), study())
-    with pytest.raises(ValueError, match="by itself"):
-        dtk.plot.throughput(study(), labels=["mine"])
 
 
 def test_a_study_where_all_failed_says_so():

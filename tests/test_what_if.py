@@ -66,13 +66,6 @@ def test_the_title_names_the_limit():
     assert f"the limit is {row.limit}" in said(top)
 
 
-def test_the_legend_names_every_limit_once():
-    top = what_if(EXAMPLE, Cluster(ETHERNET_10), workers=100)
-    limits = list(dict.fromkeys(predictions(EXAMPLE, Cluster(ETHERNET_10), 100).slowed_by))
-    (legend,) = top.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["ideal", *limits]
-
-
 def test_the_headline_for_each_limit():
     plain = Job(per_example=0.001, batch=100, gradient_bytes=0.0)
     assert said(what_if(plain, workers=8)).startswith("8 workers: 8,000 examples/s, 100 % of the ideal")
@@ -145,11 +138,6 @@ def test_each_control_changes_the_picture(lab, name, value, words):
     lab.controls[name].value = value
     assert lab.picture.value != before
     assert words in shown(lab)
-
-
-def test_a_larger_gradient_has_more_buckets(lab):
-    lab.controls["megabytes"].value = 1000
-    assert shown(lab) == told(what_if(replace(EXAMPLE, gradient_bytes=1e9), workers=64))
 
 
 def test_without_widgets_it_is_the_figure(monkeypatch):

@@ -66,9 +66,6 @@ class Program:
         """The program with other arguments: `given(steps=12, dropout=0.4)`."""
         return dataclasses.replace(self, kwargs={**self.kwargs, **changes})
 
-    def without_mistake(self) -> Program:
-        return self.given(mistake=None)
-
 
 RIGHT: dict[str, Program] = {}
 WRONG: dict[str, Program] = {}
