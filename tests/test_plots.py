@@ -16,7 +16,7 @@ from matplotlib.patches import StepPatch
 import dtk
 from dtk import plot as plots
 from dtk.errors import WorkerFailed
-from dtk.launch import tf_config
+from dtk.launch.place import tf_configs
 from dtk.records import Journal
 from dtk.records.events import Failed
 from dtk.scaling import timing
@@ -277,7 +277,7 @@ def boxes(picture):
 
 
 def test_the_same_cluster_stands_in_every_box():
-    found = boxes(ClusterPicture(tf_config.build([4001, 4002, 4003])))
+    found = boxes(ClusterPicture(tf_configs([4001, 4002, 4003])))
     assert [heading for heading, *_ in found] == ["worker 0 (chief)", "worker 1", "worker 2"]
     assert {words for _, words, *_ in found} == {"cluster: the same in every box"}
     assert {listing for _, _, listing, *_ in found} == {"worker:\n  127.0.0.1:4001\n  127.0.0.1:4002\n  127.0.0.1:4003"}
@@ -287,8 +287,8 @@ def test_the_same_cluster_stands_in_every_box():
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_evaluator_knows_the_workers_who_do_not_know_it(count):
-    ports = [4001 + k for k in range(count)]
-    picture = ClusterPicture(tf_config.build(ports), tf_config.evaluator(ports, 4100))
+    *configs, own = tf_configs([*(4001 + k for k in range(count)), 4100], evaluator=True)
+    picture = ClusterPicture(configs, own)
     assert len(picture) == count, "a list of the workers' alone"
     *workers, last = boxes(picture)
     assert {words for _, words, *_ in workers} == {"cluster: the same for all workers"}
@@ -300,7 +300,7 @@ def test_the_evaluator_knows_the_workers_who_do_not_know_it(count):
 
 
 def test_a_cluster_picture_is_a_list():
-    configs = tf_config.build([4001, 4002])
+    configs = tf_configs([4001, 4002])
     picture = ClusterPicture(configs)
     assert picture == configs
     assert repr(picture) == repr(configs)
