@@ -18,6 +18,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 ROOT = Path(__file__).parent.parent
 PICTURE = """
+import time, base64
 display({"image/png": base64.b64encode(str(time.time_ns()).encode()).decode(), "text/plain": "a figure"}, raw=True)
 """.strip()
 
