@@ -76,7 +76,7 @@ def look_at_parting(case: Case) -> Diagnosis | None:
     part = parted(case.ours.run.folder)
     if part is not None and all(name.split("/")[-1] in RATES for name in part.names):
         return case.found("learning rate", what)
-    if (part is None and case.one is not None and case.one.whole) or (part is not None and part.before):
+    if (part is None and case.one is not None and case.one.whole) or (part is not None and (part.before or part.aside)):
         return case.found("set by hand", what)
     if part is None or case.one is None or (case.one.step is not None and case.one.step < part.step):
         return None

@@ -18,6 +18,7 @@ from dtk.records.events import Finished, Loop, of_kind
 from dtk.records.facts import MOVING, RunLike, outside
 from dtk.records.tables import NAMED
 from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
+from dtk.worker.recorded import weight_of
 
 __all__ = [
     "CANCELLING",
@@ -198,19 +199,22 @@ def _check_steps(run: RunLike, name: str) -> None:
 class Parted:
     """Where a worker's variables are no longer the chief's, which are to be the same on all: a step's, and which.
 
-    before: whether that is so before the step is made, since something changed them after the step before.
+    before: whether that is so before the step is made, since something changed them after the step before. aside:
+    whether they are neither weights that are trained nor variables of these.
     """
 
     worker: int
     step: int
     before: bool
     names: tuple[str, ...]
+    aside: bool
 
 
 def parted(run: RunFolder) -> Parted | None:
     """The first step, and worker, at which variables that all replicas are to hold alike are not; None for none."""
     variables = [corner.lines("variables") for corner in run.each]
     names = {json.dumps(each["identity"]): each["name"] for each in variables[0]}
+    trained = {each["name"] for each in variables[0] if each.get("trainable")}
     keys = [{str(each["number"]): json.dumps(each["identity"]) for each in its} for its in variables]
     units = [{line["unit"]: line for line in corner.lines("units") if "unit" in line} for corner in run.each]
     held: list[dict[str, list[int]]] = [{} for _ in units]  # each worker's digests, by the variable's identity
@@ -225,7 +229,8 @@ def parted(run: RunFolder) -> Parted | None:
                 found = [names[key] for key in both if unit in units[worker] and len({*mine[key], *other[key]}) > 1]
                 if found:
                     found.sort(key=[*names.values()].index)
-                    return Parted(worker, line["step"], when == "before", tuple(found))
+                    aside = all(name not in trained and weight_of(name, trained) is None for name in found)
+                    return Parted(worker, line["step"], when == "before", tuple(found), aside)
     return None
 
 

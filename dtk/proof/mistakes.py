@@ -217,8 +217,8 @@ MISTAKES = {
         N_("the workers change the sum"),
     ),
     "set by hand": Mistake(
-        N_("the state changes between two steps otherwise than on one device, or on one worker alone"),
-        N_("set variables on all workers alike: callbacks and assignments that don't ask for a worker's number"),
+        N_("variables are not set as on one device, or not alike on all workers: between steps, or by a step itself"),
+        N_("set variables on all workers alike: by what all replicas add up to or average, and by no worker's number"),
     ),
     "sparse gradient": Mistake(
         N_("the loss is one device's, and of the update nothing differs but variables whose gradients come as rows"),
