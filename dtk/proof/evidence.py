@@ -199,8 +199,8 @@ def _check_steps(run: RunLike, name: str) -> None:
 class Parted:
     """Where a worker's variables are no longer the chief's, which are to be the same on all: a step's, and which.
 
-    before: whether that is so before the step is made, since something changed them after the step before. aside:
-    whether they are neither weights that are trained nor variables of these.
+    before: whether that is so before the step, since something changed them after the one before it. aside: whether
+    they are neither weights that are trained nor variables of these.
     """
 
     worker: int
@@ -229,8 +229,8 @@ def parted(run: RunFolder) -> Parted | None:
                 found = [names[key] for key in both if unit in units[worker] and len({*mine[key], *other[key]}) > 1]
                 if found:
                     found.sort(key=[*names.values()].index)
-                    aside = all(name not in trained and weight_of(name, trained) is None for name in found)
-                    return Parted(worker, line["step"], when == "before", tuple(found), aside)
+                    known = any(name in trained or weight_of(name, trained) for name in found)
+                    return Parted(worker, line["step"], when == "before", tuple(found), not known)
     return None
 
 

@@ -114,8 +114,7 @@ def study(
     refuse_on_colab("dtk.study", most, force)
     jobs = [(cell, _job(fn, cell, max(1, environment.cores() // most))) for cell in cells]
     random.Random(0).shuffle(jobs)
-    plain = getattr(fn, "func", fn)  # of a functools.partial
-    found = Study([], str(getattr(plain, "__name__", type(plain).__name__)))
+    found = Study([], str(getattr(getattr(fn, "func", fn), "__name__", type(fn).__name__)))  # a partial has a func
     bar = tqdm(total=len(jobs), unit=_("run"), disable=environment.live_mode() == "off")
     with bar, environment.quiet():
         for cell, job in jobs:
