@@ -164,8 +164,8 @@ def test_an_evaluator_without_end_is_a_stall_with_the_remedy(start):
         dtk.run(write_checkpoints, evaluator=wait_for_a_file, stall_timeout=1.5, start=start)
     assert "timeout_fn=dtk.training_ended)" in str(e.value)
     assert "wait_for_a_file" in e.value.detail
-    assert "evaluator is running" in e.value.detail
-    assert "worker 1 is finished" in e.value.detail
+    assert "evaluator: running" in e.value.detail
+    assert "worker 1: finished" in e.value.detail
 
 
 def busy(seconds=3.0):
