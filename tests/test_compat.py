@@ -67,6 +67,12 @@ def test_without_the_correction_mirrored_replicas_still_fail():
     assert "while/cond/Placeholder" in run.results[0]
 
 
+def by_replicas(made):
+    """What `made(strategy, corrected)` returns: corrected on one device, on two replicas, and there uncorrected."""
+    runs = (dtk.run(lambda strategy, c=c: made(strategy, c), workers=1, replicas=2) for c in (True, False))
+    return [run.results[0] for run in (dtk.baseline(lambda strategy: made(strategy, True)), *runs)]
+
+
 def momentum_made_in_a_replica(strategy, corrected):
     """What a step of one's own says whose optimizer has no variables yet."""
     import keras
@@ -88,11 +94,7 @@ def momentum_made_in_a_replica(strategy, corrected):
 
 @pytest.mark.trains
 def test_without_the_correction_an_optimizer_fails_that_two_replicas_build():
-    one = dtk.baseline(lambda strategy: momentum_made_in_a_replica(strategy, True)).results[0]
-    kept, lost = (
-        dtk.run(lambda strategy, c=c: momentum_made_in_a_replica(strategy, c), workers=1, replicas=2).results[0]
-        for c in (True, False)
-    )
+    one, kept, lost = by_replicas(momentum_made_in_a_replica)
     assert one == pytest.approx([-0.45, 1.0])
     assert kept == pytest.approx([1.0 - 2 * 0.5 - 2 * (0.9 * 0.5 + 0.5), 1.0]), "the gradients of both are added"
     assert "cond/Placeholder" in lost
@@ -386,11 +388,7 @@ LEFT_OUT = [True, 2.0**14]  # the step is left out, and the scale is half of wha
 
 @pytest.mark.trains
 def test_without_the_correction_the_first_replica_decides_about_the_loss_scale():
-    one = dtk.baseline(lambda strategy: infinite_on_the_second_replica(strategy, True)).results[0]
-    both, lost = (
-        dtk.run(lambda strategy, c=c: infinite_on_the_second_replica(strategy, c), workers=1, replicas=2).results[0]
-        for c in (True, False)
-    )
+    one, both, lost = by_replicas(infinite_on_the_second_replica)
     assert one == both == LEFT_OUT
     assert lost[0] is False, "the infinite gradients got into the weights"
 
