@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dtk import model as model
     from dtk import places as places
     from dtk import plot as plot
-    from dtk.compat.keras.keras3 import correct_keras as correct_keras
+    from dtk.compat.keras3 import correct_keras as correct_keras
     from dtk.course.ask import ask as ask
     from dtk.course.exercise import check as check
     from dtk.course.kept import answers as answers
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from dtk.worker.ring import ring as ring
 
 _NAMES = {  # by the module that each is in
-    "dtk.compat.keras.keras3": "correct_keras",
+    "dtk.compat.keras3": "correct_keras",
     "dtk.course.ask": "ask",
     "dtk.course.exercise": "check",
     "dtk.course.kept": "answers report",

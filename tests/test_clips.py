@@ -1,10 +1,10 @@
-"""What a graph says of clipped gradients, in branches and functions of its own, too (`dtk.compat.steps.targets`)."""
+"""What a graph says of clipped gradients, in branches and functions of its own, too (`dtk.compat.targets`)."""
 
 from __future__ import annotations
 
 import pytest
 
-from dtk.compat.steps import targets
+from dtk.compat import targets
 
 pytestmark = pytest.mark.trains
 

@@ -10,8 +10,7 @@ import lanes
 import pytest
 
 import dtk
-from dtk.compat import versions
-from dtk.compat.keras import keras3, saves
+from dtk.compat import keras3, saves, versions
 from dtk.environment import Here
 from dtk.records import RunFolder
 

@@ -39,7 +39,7 @@ def test_without_tensorflow_it_says_how_to_get_it():
 STANDINS = """
 import importlib.machinery, json, sys, types
 import dtk
-from dtk.compat.keras import keras3
+from dtk.compat import keras3
 
 def stand_in(name, **parts):
     module = types.ModuleType(name)
@@ -120,7 +120,7 @@ def test_of_a_keras_without_the_faults_nothing_is_touched():
 import json, linecache
 import keras
 import dtk
-from dtk.compat.keras import keras3
+from dtk.compat import keras3
 real = linecache.getlines
 
 def corrected(name, *more):

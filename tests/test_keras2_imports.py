@@ -10,7 +10,7 @@ import pytest
 from starting import mostly_warm
 
 import dtk
-from dtk.compat.keras import keras2
+from dtk.compat import keras2
 from dtk.worker import ship
 
 pytestmark = pytest.mark.trains

@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 
 __all__ = ["narrow", "patch"]
 

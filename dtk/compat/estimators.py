@@ -29,7 +29,7 @@ from typing import Any
 
 from dtk import extras
 from dtk.compat.fingerprint import row
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 from dtk.errors import ClusterConfigError
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 
 __all__ = [
     "Copies",

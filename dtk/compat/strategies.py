@@ -12,7 +12,7 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 
 __all__ = ["Told", "alone", "counts", "has_a_cluster", "join_once", "several"]
 

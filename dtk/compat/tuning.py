@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 from dtk.errors import DtkError
 
 __all__ = ["MESSAGE_BYTES", "leave_datasets_untuned", "send_small_messages"]

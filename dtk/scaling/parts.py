@@ -1,6 +1,6 @@
 """Where a step's time goes: Python and callbacks, input, computation, all-reduce, waiting for the slowest worker.
 
-From the records (when a step began and ended) and the marks (`dtk.compat.steps.marks`: when its data was there, when
+From the records (when a step began and ended) and the marks (`dtk.compat.marks`: when its data was there, when
 each all-reduce began and ended), all on one clock. The parts divide a step's time without gap or overlap, so they add
 up.
 """

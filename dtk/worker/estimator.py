@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dtk.compat import estimators, states
-from dtk.compat.lazy import tf
-from dtk.compat.steps import targets
+from dtk.compat import estimators, states, targets
+from dtk.compat.libraries import tf
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _

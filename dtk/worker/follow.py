@@ -24,10 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat import states
+from dtk.compat import states, targets
 from dtk.compat.feeds import Feed, can_be_fed, read_beside
 from dtk.compat.states import Variable
-from dtk.compat.steps import targets
 from dtk.environment import Here
 from dtk.records import RunFolder
 from dtk.worker.changes import UNMEASURED, Change, compared, described, differs

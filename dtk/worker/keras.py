@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dtk.compat import tap
 from dtk.compat.fingerprint import element_shapes
 from dtk.compat.per_replica import scope_of
-from dtk.compat.steps import tap
 from dtk.compat.versions import keras_2_chosen
 from dtk.environment import here
 from dtk.language import _

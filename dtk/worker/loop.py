@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat import updates
 from dtk.compat.fingerprint import element_shapes, row
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
-from dtk.compat.steps import updates
-from dtk.compat.steps.tap import layers_of
+from dtk.compat.tap import layers_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext

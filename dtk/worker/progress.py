@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
+from dtk.compat import tap, targets, updates
 from dtk.compat.per_replica import key_of, strategy_of
-from dtk.compat.steps import tap, targets, updates
 from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError

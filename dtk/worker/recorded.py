@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 from dtk.records import RunFolder
 
 __all__ = ["Damaged", "RecordedStates", "State", "Unit", "as_tuple", "weight_of"]

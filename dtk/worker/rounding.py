@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtk.compat import states
+from dtk.compat import states, targets, updates
 from dtk.compat.feeds import Feed, is_data, read_beside
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 from dtk.compat.states import Variable
-from dtk.compat.steps import targets, updates
 from dtk.worker.changes import ROUNDING
 from dtk.worker.states import Snapshot, take
 

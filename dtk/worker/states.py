@@ -25,9 +25,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dtk.compat import states
+from dtk.compat import states, updates
 from dtk.compat.states import Variable
-from dtk.compat.steps import updates
 from dtk.environment import Here
 from dtk.worker.progress import progress
 

@@ -25,10 +25,8 @@ from typing import Any
 import wrapt
 
 from dtk import environment
-from dtk.compat import binding, causes, strategies, tuning, versions
-from dtk.compat.keras import keras2, keras3, saves
-from dtk.compat.lazy import tf
-from dtk.compat.steps import marks
+from dtk.compat import binding, causes, keras2, keras3, marks, saves, strategies, tuning, versions
+from dtk.compat.libraries import tf
 from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events

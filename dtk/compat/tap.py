@@ -2,7 +2,7 @@
 
 Keras reports one loss for all replicas. A tap wraps the model's `train_step` for the time of one `fit` and writes what
 it sees into small variables of each replica: `synchronization=ON_READ`, so that a replica writes its own without any
-communication. A loss is what the step takes a gradient of (`dtk.compat.steps.targets`). Works with Keras 3 and with
+communication. A loss is what the step takes a gradient of (`dtk.compat.targets`). Works with Keras 3 and with
 tf_keras.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat import targets, updates
 from dtk.compat.fingerprint import row
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 from dtk.compat.per_replica import first_spec
 from dtk.compat.states import untracked
-from dtk.compat.steps import targets, updates
 
 __all__ = [
     "LOSSES",

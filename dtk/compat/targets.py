@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 
 __all__ = [
     "Taken",

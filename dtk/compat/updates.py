@@ -16,10 +16,10 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat import targets
+from dtk.compat.libraries import replaces, tf
 from dtk.compat.per_replica import has_value, key_of
 from dtk.compat.states import eager_unit
-from dtk.compat.steps import targets
 from dtk.compat.versions import keras_major
 
 __all__ = [

@@ -21,7 +21,7 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 from dtk.compat.per_replica import first_spec
 from dtk.compat.versions import installed_keras_2, keras_2_chosen, keras_major
 from dtk.errors import ClusterConfigError

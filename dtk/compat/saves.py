@@ -29,7 +29,7 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 from dtk.compat.versions import keras_major
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
