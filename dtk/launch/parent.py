@@ -30,8 +30,7 @@ from dtk.language import _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.worker import worker
-from dtk.worker.process import adopt_orphans, end_children, kill_tree
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import WorkerSpec, adopt_orphans, end_children, kill_tree
 
 __all__ = ["main"]
 

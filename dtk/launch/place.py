@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from dtk import environment
 from dtk.launch.warm import ParentProcess, parent
 from dtk.records import RunFolder
-from dtk.worker.process import Vitals
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import Vitals, WorkerSpec
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job

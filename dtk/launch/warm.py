@@ -20,8 +20,7 @@ from dtk.errors import DtkError
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, as_line
-from dtk.worker.process import Vitals, ask, vitals
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import Vitals, WorkerSpec, ask, vitals
 
 __all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
 

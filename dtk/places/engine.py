@@ -26,8 +26,7 @@ from dtk.places.machines import LentMachine, OnMessage
 from dtk.records import RunFolder
 from dtk.watch.waiting import called
 from dtk.worker import ship
-from dtk.worker.process import Vitals
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import Vitals, WorkerSpec
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job

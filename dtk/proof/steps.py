@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from dtk.records import RunFolder
-from dtk.worker.changes import UNMEASURED, differs
-from dtk.worker.recorded import weight_of
+from dtk.worker.recorded import UNMEASURED, differs, weight_of
 
 __all__ = ["Part", "Parted", "Steps", "judged", "parted"]
 

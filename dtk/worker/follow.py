@@ -29,9 +29,19 @@ from dtk.compat.feeds import Feed, can_be_fed, read_beside
 from dtk.compat.states import Variable
 from dtk.environment import Here
 from dtk.records import RunFolder
-from dtk.worker.changes import UNMEASURED, Change, compared, described, differs
 from dtk.worker.progress import progress
-from dtk.worker.recorded import Damaged, RecordedStates, State, as_tuple, weight_of
+from dtk.worker.recorded import (
+    UNMEASURED,
+    Change,
+    Damaged,
+    RecordedStates,
+    State,
+    as_tuple,
+    compared,
+    described,
+    differs,
+    weight_of,
+)
 from dtk.worker.rounding import Made, Repeated, one, same_bits
 from dtk.worker.states import NOTHING, Snapshot, Watched, take, watch, watcher
 

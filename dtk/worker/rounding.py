@@ -11,7 +11,7 @@ from dtk.compat import states, targets, updates
 from dtk.compat.feeds import Feed, is_data, read_beside
 from dtk.compat.libraries import tf
 from dtk.compat.states import Variable
-from dtk.worker.changes import ROUNDING
+from dtk.worker.recorded import ROUNDING
 from dtk.worker.states import Snapshot, take
 
 __all__ = ["Made", "Repeated", "change", "one", "same_bits"]

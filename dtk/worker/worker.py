@@ -32,9 +32,8 @@ from dtk.language import N_, _
 from dtk.records import RunFolder, events
 from dtk.worker import ship, states
 from dtk.worker.keras import Recorder
-from dtk.worker.process import die_with
+from dtk.worker.process import WorkerSpec, die_with
 from dtk.worker.progress import keep_beside, progress, watch_updates, write_updates
-from dtk.worker.spec import WorkerSpec
 
 __all__ = ["main", "of_replicas", "split", "strategy_of"]
 
