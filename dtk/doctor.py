@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dtk import environment, limits
-from dtk.compat import estimators, versions
+from dtk.compat import estimators, libraries
 from dtk.errors import DtkError
 from dtk.extras import page
 from dtk.language import N_, _, columns
@@ -60,11 +60,11 @@ def _versions() -> Iterator[Finding]:
         said = _("{version} was not tested", version=tensorflow)
         yield Finding("note", "tensorflow", said, _("{first} to {last} were", first=first, last=last))
     else:
-        refused = versions.why_not_keras_3()
+        refused = libraries.why_not_keras_3()
         if refused:
             yield Finding("bad", "keras", *refused)
         else:
-            two = versions.installed_keras_2()
+            two = libraries.installed_keras_2()
             yield Finding("ok", "keras", "Keras 2" if two else _("Keras 3; Keras 2 by dtk.run(..., keras=2)"))
         revived = _("revived ({page})", page=page("explanation/estimator.md"))
         yield Finding("ok", "estimator", _("TensorFlow's own") if estimators.is_native() else revived)

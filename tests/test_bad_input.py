@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import dtk
-from dtk.compat import versions
+from dtk.compat import libraries
 from dtk.launch import launch, request
 
 
@@ -58,7 +58,7 @@ def test_bad_arguments(keywords, words):
 @pytest.mark.parametrize("found", ["3.0.5", "3.4.1", "3.7.0", "3.11.3"])
 def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch, found):
     monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
-    monkeypatch.setattr(versions, "version", lambda package: found)
+    monkeypatch.setattr(libraries, "version", lambda package: found)
     words = rf'^Keras {found} is installed, .*keras#19891.*; pip install "keras>=3\.12", or pass keras=2, or dtk\.run'
     for call in (dtk.run, dtk.baseline):
         with pytest.raises(dtk.ClusterConfigError, match=words):
@@ -72,7 +72,7 @@ def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch, found):
 
 @pytest.mark.parametrize("found", ["2.15.0", "3.12.0", "3.12.0.dev2026", "3.15.1", "4.0.0"])
 def test_other_versions_of_keras_are_not_refused(monkeypatch, found):
-    monkeypatch.setattr(versions, "version", lambda package: found)
+    monkeypatch.setattr(libraries, "version", lambda package: found)
     assert request.checked_keras(None, fine) is None
 
 

@@ -1,10 +1,10 @@
-"""What a graph says of clipped gradients, in branches and functions of its own, too (`dtk.compat.targets`)."""
+"""What a graph says of clipped gradients, in branches and functions of its own, too (`dtk.compat.updates`)."""
 
 from __future__ import annotations
 
 import pytest
 
-from dtk.compat import targets
+from dtk.compat import updates
 
 pytestmark = pytest.mark.trains
 
@@ -16,11 +16,11 @@ def seen(step):
     found = []
 
     def take(loss):
-        targets._remember(loss)  # as a tape does of which the worker has wrapped the class
+        updates._remember(loss)  # as a tape does of which the worker has wrapped the class
         return loss * 2
 
     def apply(gradient):
-        found.append(targets.clips())
+        found.append(updates.clips())
         return gradient
 
     tf.function(lambda x: step(take, apply, x))(tf.constant([3.0, 4.0]))
@@ -94,4 +94,4 @@ def test_clipping_is_seen_or_not_known(step, known):
 
 
 def test_without_a_graph_nothing_is_known():
-    assert targets.clips() is None
+    assert updates.clips() is None

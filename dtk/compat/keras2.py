@@ -22,7 +22,7 @@ import types
 from types import ModuleType
 from typing import Any
 
-from dtk.compat.versions import installed_keras_2, keras_2_chosen
+from dtk.compat.libraries import installed_keras_2, keras_2_chosen
 from dtk.errors import ClusterConfigError
 
 __all__ = ["follow", "loads"]

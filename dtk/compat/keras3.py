@@ -21,9 +21,8 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.libraries import replaces, tf
+from dtk.compat.libraries import installed_keras_2, keras_2_chosen, keras_major, replaces, tf
 from dtk.compat.per_replica import first_spec
-from dtk.compat.versions import installed_keras_2, keras_2_chosen, keras_major
 from dtk.errors import ClusterConfigError
 
 __all__ = ["REFUSALS", "correct_keras", "multi_worker", "when_imported"]

@@ -29,8 +29,7 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.libraries import replaces, tf
-from dtk.compat.versions import keras_major
+from dtk.compat.libraries import keras_major, replaces, tf
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 

@@ -2,7 +2,7 @@
 
 Keras reports one loss for all replicas. A tap wraps the model's `train_step` for the time of one `fit` and writes what
 it sees into small variables of each replica: `synchronization=ON_READ`, so that a replica writes its own without any
-communication. A loss is what the step takes a gradient of (`dtk.compat.targets`). Works with Keras 3 and with
+communication. A loss is what the step takes a gradient of (`dtk.compat.updates`). Works with Keras 3 and with
 tf_keras.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat import targets, updates
+from dtk.compat import updates
 from dtk.compat.fingerprint import row
 from dtk.compat.libraries import tf
 from dtk.compat.per_replica import first_spec
@@ -107,7 +107,7 @@ class Tap:
             self._trace.counts = collections.Counter()
             self._losses.assign(tf.zeros(LOSSES, tf.float64))
             try:
-                with updates.recorded_step(), targets.taking(self._take):
+                with updates.recorded_step(), updates.taking(self._take):
                     returned = train_step(data, *args, **kwargs)
                 self._write(data)
             finally:

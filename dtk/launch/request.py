@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment, extras, limits
-from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
+from dtk.compat.libraries import installed_keras_2, keras_2_chosen, why_not_keras_3
 from dtk.errors import ClusterConfigError, seconds, whole_number
 from dtk.language import N_, _, ngettext
 from dtk.launch import program

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import BinaryIO, cast
 
 from dtk import environment
-from dtk.compat.versions import the_other_keras_2
+from dtk.compat.libraries import the_other_keras_2
 from dtk.errors import DtkError
 from dtk.language import N_, _
 from dtk.launch import messages

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dtk.compat import estimators, states, targets
+from dtk.compat import estimators, states, updates
 from dtk.compat.libraries import tf
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
@@ -71,7 +71,7 @@ class EstimatorRecorder:
             self._place = None  # one of a model_fn's training_hooks, beside the one that this training has already
             return
         self._before = None
-        draws = targets.drawn(tf.compat.v1.get_default_graph())
+        draws = updates.drawn(tf.compat.v1.get_default_graph())
         self._place.journal.event(Traced(self._place.now(), optimizer=NAME, draws=draws, clips=None))
         if self.model_dir is not None:
             latest = tf.train.latest_checkpoint(self.model_dir)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat import states, targets
+from dtk.compat import states, updates
 from dtk.compat.feeds import Feed, can_be_fed, read_beside
 from dtk.compat.states import Variable
 from dtk.environment import Here
@@ -346,7 +346,7 @@ class Follower:
         if self._repeated >= MEASURED + self._followed / 10 or not made.repeatable(feeds):
             line["wrong"] = [number for number in line["wrong"] if line["ratio"][number] > UNMEASURED]
             line["measured"] = False
-            if line["wrong"] and (updates > 1 or targets.precision()):  # rounding may have grown, or is as large
+            if line["wrong"] and (updates > 1 or updates.precision()):  # rounding may have grown, or is as large
                 line["wrong"], line["open"] = [], True
             return
         self._repeated += 1
@@ -438,7 +438,7 @@ class Follower:
                 why, facts = "damaged", {"damaged": damage.args[0]}
         whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
         facts |= {"levels": {number: level for number, level in self.levels.items() if level > LEAST}}
-        facts |= {"coarse": targets.precision(), "recorded": len(recorded.units), "whole": whole}
+        facts |= {"coarse": updates.precision(), "recorded": len(recorded.units), "whole": whole}
         self._write({"end": why, **facts})
         os.close(self._file)
         self._file = -1

@@ -6,8 +6,8 @@ from typing import Any
 
 from dtk.compat import tap
 from dtk.compat.fingerprint import element_shapes
+from dtk.compat.libraries import keras_2_chosen
 from dtk.compat.per_replica import scope_of
-from dtk.compat.versions import keras_2_chosen
 from dtk.environment import here
 from dtk.language import _
 from dtk.records.events import Loop, NoLoss, Scope, Training

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from dtk.compat import tap, targets, updates
+from dtk.compat import tap, updates
 from dtk.compat.per_replica import key_of, strategy_of
 from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
@@ -265,8 +265,8 @@ def watch_updates(place: Here) -> None:
             place.journal.event(events.Alone(place.now()))
         place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, **facts))
 
-    targets.watch()
-    targets.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
+    updates.watch_gradients()
+    updates.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
     for name in ("keras", "tf_keras"):
         wrapt.register_post_import_hook(lambda keras: updates.watch(keras, place.replicas, traced), name)
 

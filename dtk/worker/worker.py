@@ -25,7 +25,7 @@ from typing import Any
 import wrapt
 
 from dtk import environment
-from dtk.compat import binding, causes, keras2, keras3, marks, saves, strategies, tuning, versions
+from dtk.compat import binding, causes, keras2, keras3, libraries, marks, saves, strategies
 from dtk.compat.libraries import tf
 from dtk.environment import Here
 from dtk.language import N_, _
@@ -50,11 +50,11 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
         os.close(descriptor)
     os.setsid()  # a process group of its own: killing it takes the learner's child processes along
     _die_with(parent)
-    before = versions.keras_2_chosen()  # by the kernel's environment, which this process still has
+    before = libraries.keras_2_chosen()  # by the kernel's environment, which this process still has
     here = _take_place(spec)
     here.journal.event(events.Starting(here.now()))
     try:
-        _work(spec, here, before != versions.keras_2_chosen())
+        _work(spec, here, before != libraries.keras_2_chosen())
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: nothing may end a worker unrecorded
         code = _record_failure(here, error)
         _flush()
@@ -204,8 +204,8 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
             wrapt.register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
     keras3.when_imported()  # after the seeds
     saves.when_imported()
-    wrapt.register_post_import_hook(lambda tensorflow: tuning.send_small_messages(), "tensorflow")
-    tuning.leave_datasets_untuned()
+    wrapt.register_post_import_hook(lambda tensorflow: strategies.send_small_messages(), "tensorflow")
+    strategies.leave_datasets_untuned()
     wrapt.register_post_import_hook(_listen_to_estimators, "tensorflow_estimator.python.estimator.training")
     if spec["without"]:
         from dtk.compat import without  # which only some followers need
