@@ -479,15 +479,15 @@ def watch_datasets(report: Report) -> None:
     @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "experimental_distribute_dataset")
     def distribute(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
         policy = dataset.options().experimental_distribute.auto_shard_policy.name
-        kinds = {type(each).__name__.strip("_") for each in _all(dataset)}
+        kinds = {type(each).__name__.strip("_") for each in _with_inputs(dataset)}
         readers = sorted(kind for kind in kinds if kind.startswith(_READERS))
         if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
             report(files=[f"{policy}: {', '.join(readers)}"])
         return original(self, dataset, options)
 
 
-def _all(dataset: Any) -> Iterator[Any]:
+def _with_inputs(dataset: Any) -> Iterator[Any]:
     """A dataset and those that it is made of."""
     yield dataset
     for each in dataset._inputs():
-        yield from _all(each)
+        yield from _with_inputs(each)

@@ -336,17 +336,17 @@ class Follower:
     # ---- how much of it is rounding
 
     def _measure(
-        self, line: dict[str, Any], made: Made, begun: State, matched: dict[int, Variable], updates: int
+        self, line: dict[str, Any], made: Made, begun: State, matched: dict[int, Variable], counted: int
     ) -> None:
         """Repeats the step with last digits changed; what an update differs by then is this variable's level.
 
-        updates: how many the unit has made.
+        counted: how many updates the unit has made.
         """
         feeds = self._all_feeds()
         if self._repeated >= MEASURED + self._followed / 10 or not made.repeatable(feeds):
             line["wrong"] = [number for number in line["wrong"] if line["ratio"][number] > UNMEASURED]
             line["measured"] = False
-            if line["wrong"] and (updates > 1 or updates.precision()):  # rounding may have grown, or is as large
+            if line["wrong"] and (counted > 1 or updates.precision()):  # rounding may have grown, or is as large
                 line["wrong"], line["open"] = [], True
             return
         self._repeated += 1
