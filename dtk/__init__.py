@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from dtk.studies.shards import shards as shards
     from dtk.studies.study import Study as Study
     from dtk.studies.study import study as study
-    from dtk.worker.estimator import EstimatorRecorder as EstimatorRecorder
-    from dtk.worker.keras import Recorder as Recorder
+    from dtk.worker.hooks import EstimatorRecorder as EstimatorRecorder
+    from dtk.worker.hooks import Recorder as Recorder
     from dtk.worker.loop import record_step as record_step
     from dtk.worker.ring import ring as ring
 
@@ -80,8 +80,7 @@ _NAMES = {  # by the module that each is in
     "dtk.studies.all_reduce": "benchmark_allreduce",
     "dtk.studies.shards": "shards",
     "dtk.studies.study": "Study study",
-    "dtk.worker.estimator": "EstimatorRecorder",
-    "dtk.worker.keras": "Recorder",
+    "dtk.worker.hooks": "EstimatorRecorder Recorder",
     "dtk.worker.loop": "record_step",
     "dtk.worker.ring": "ring",
 }

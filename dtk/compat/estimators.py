@@ -212,7 +212,7 @@ _given = threading.local()  # what loss a Keras optimizer was given; MirroredStr
 
 
 def apply(listener: Any, replicas: int) -> None:
-    """Wraps Estimator's methods in this process, which has so many replicas. listener: of `dtk.worker.estimator`."""
+    """Wraps Estimator's methods in this process, which has so many replicas. listener: of `dtk.worker.hooks`."""
     from tensorflow.python.training import basic_session_run_hooks
     from tensorflow_estimator.python.estimator import estimator, run_config, training
 
@@ -221,7 +221,7 @@ def apply(listener: Any, replicas: int) -> None:
     @replaces(cls, "_train_model")
     def train_model(original: Any, self: Any, input_fn: Any, hooks: Any, saving_listeners: Any) -> Any:
         loss = original(self, input_fn, listener.hooks(list(hooks), self), saving_listeners)
-        listener.trained(self, loss)
+        listener.trained(loss)
         return loss
 
     @replaces(cls, "_call_model_fn")

@@ -20,7 +20,7 @@ from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.records.events import Loop, Running, Scope, Training, of_kind
-from dtk.worker.progress import Known, Progress, check_strategy, progress
+from dtk.worker.progress import Known, Progress, check_strategy, progress, say_unrecorded
 
 __all__ = ["record_step"]
 
@@ -68,7 +68,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     place = here()
     if place is None:
         if not _said:
-            print(_("dtk.record_step: this process was not started by dtk.run or dtk.baseline; nothing is recorded"))
+            say_unrecorded("dtk.record_step")
         _said = True
         return
     if _loop is None or _loop.place is not place:

@@ -25,7 +25,7 @@ from dtk.compat.per_replica import key_of, strategy_of
 from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
-from dtk.language import _
+from dtk.language import N_, _
 from dtk.records import Record, events
 from dtk.records import weights as files
 
@@ -40,8 +40,8 @@ __all__ = [
     "keep_beside",
     "progress",
     "save_weights",
+    "say_unrecorded",
     "watch_updates",
-    "with_base",
     "write_updates",
 ]
 
@@ -190,16 +190,10 @@ def progress(place: Here) -> Progress:
     return _progress
 
 
-def with_base(cls: type, base: Any) -> Any:
-    """A new instance of a recorder's class, with a base class of TensorFlow's or Keras's.
-
-    The process that workers are forked from imports the recorder, and must import neither; and each worker has its own
-    Keras, 2 or 3.
-    """
-    made: Any = cls
-    if not issubclass(cls, base):
-        made = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-    return base.__new__(made)
+def say_unrecorded(who: str) -> None:
+    """Says that a recorder was used outside of a run."""
+    words = N_("{who}: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
+    print(_(words, who=who))
 
 
 def check_strategy(who: str, weights: list[Any], place: Here) -> None:

@@ -31,7 +31,7 @@ from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
 from dtk.worker import ship, states
-from dtk.worker.keras import Recorder
+from dtk.worker.hooks import Recorder, listen_to_estimators
 from dtk.worker.process import WorkerSpec, die_with
 from dtk.worker.progress import keep_beside, progress, watch_updates, write_updates
 
@@ -183,12 +183,6 @@ def _imported(here: Here, host: str | None) -> None:
     here.journal.event(events.Imported(here.now(), open=host is not None and not narrow))
 
 
-def _listen_to_estimators(_module: object) -> None:
-    from dtk.worker import estimator  # which a function without an Estimator does without
-
-    estimator.listen()
-
-
 def _prepare_libraries(spec: WorkerSpec) -> None:
     """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
     import random
@@ -206,7 +200,8 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
     saves.when_imported()
     wrapt.register_post_import_hook(lambda tensorflow: strategies.send_small_messages(), "tensorflow")
     strategies.leave_datasets_untuned()
-    wrapt.register_post_import_hook(_listen_to_estimators, "tensorflow_estimator.python.estimator.training")
+    training = "tensorflow_estimator.python.estimator.training"
+    wrapt.register_post_import_hook(lambda module: listen_to_estimators(), training)
     if spec["without"]:
         from dtk.compat import without  # which only some followers need
 
