@@ -43,9 +43,9 @@ from dtk.worker.recorded import (
     weight_of,
 )
 from dtk.worker.rounding import Made, Repeated, one, same_bits
-from dtk.worker.states import NOTHING, Snapshot, Watched, take, watch, watcher
+from dtk.worker.states import NOTHING, Ended, Snapshot, Watched, take, watch, watcher
 
-__all__ = ["Ended", "ended", "follow"]
+__all__ = ["ended", "follow"]
 
 REPEATS = 10  # of a step at most, to find whether its difference is rounding
 FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
@@ -56,10 +56,6 @@ FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldes
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
 _ONCE = Made(None, None, (), {}, NOTHING, NOTHING)  # a step that can't be made again
 FURTHER = 11  # steps that are looked at after the first wrong one: what is the same at all of them is no chance
-
-
-class Ended(BaseException):
-    """The follower has seen enough; no mistake of the function that it is in."""
 
 
 class Follower:

@@ -33,6 +33,7 @@ from dtk.worker.progress import progress
 __all__ = [
     "BUDGET",
     "NOTHING",
+    "Ended",
     "Recorder",
     "Snapshot",
     "Watched",
@@ -308,6 +309,10 @@ def _opened(path: Path) -> Any:
 
 def _bytes(value: Any) -> Any:
     return value.reshape(-1).view(np.uint8).data if value.size else b""
+
+
+class Ended(BaseException):
+    """A follower has seen enough; no mistake of the function that it is in."""
 
 
 class Watcher(Protocol):
