@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 
 import lanes
@@ -10,7 +9,6 @@ import pytest
 from starting import mostly_warm
 
 import dtk
-from dtk.compat import keras2
 from dtk.worker import ship
 
 pytestmark = pytest.mark.trains
@@ -124,25 +122,3 @@ def test_an_object_of_the_other_keras_is_refused(made, kind):
         failure.value
     )
     assert dtk.baseline(cell.function, keras=3).results[0].startswith("keras.")
-
-
-def used_before_it_was_chosen(legacy):
-    """What `follow` makes of a TensorFlow whose loaders something has used, in a process of its own."""
-    import os
-
-    import tensorflow as tf
-
-    before = package("from tensorflow.keras import layers", "layers.Dense"), tf.losses.MeanSquaredError.__module__
-    os.environ["TF_USE_LEGACY_KERAS"] = legacy
-    assert keras2.follow()
-    assert not keras2.follow() or "tensorflow.keras" not in sys.modules
-    return before[0], set(all_ways().values()) - {"none"}
-
-
-@pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
-@pytest.mark.parametrize(("first", "then"), [(2, "keras"), (3, "tf_keras")])
-@pytest.mark.slow  # imports TensorFlow anew, several times
-def test_loaders_that_were_used_are_renewed(start, first, then):
-    legacy = "1" if then == "tf_keras" else "0"
-    before, after = dtk.baseline(used_before_it_was_chosen, args=(legacy,), keras=first, start=start).results[0]
-    assert (before, after) == ("tf_keras" if first == 2 else "keras", {then})
