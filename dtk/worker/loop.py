@@ -18,7 +18,7 @@ from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
 from dtk.compat.tap import layers_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 from dtk.records.events import Loop, Running, Scope, Training, of_kind
 from dtk.worker.progress import Known, Progress, check_strategy, progress, say_unrecorded
 
@@ -108,29 +108,27 @@ def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[l
                 "others; call it after, with what strategy.run returned"
             )
         )
-    shares: list[list[Any]] = [[] for _replica in range(place.replicas)]
-    for name, values in losses.items():
-        for mine, share in zip(shares, _checked_losses(name, values, place), strict=True):
-            mine.append(tf.cast(share, tf.float64))
-    leaves = tf.nest.flatten(batch)
-    locals_ = [local_values(tf.constant(leaf) if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
-    if not leaves or any(len(values) != len(shares) for values in locals_):
-        words = N_("dtk.record_step: the batch has no part for each of the {n} replicas")
-        raise ClusterConfigError(_(words, n=len(shares)), remedy=_("pass batch= as the distributed dataset gave it"))
-    parts = [tf.nest.pack_sequence_as(batch, [values[r] for values in locals_]) for r in range(len(shares))]
-    return shares, parts
+    shares = zip(*(_shares(name, value, place) for name, value in losses.items()), strict=True)
+    remedy = _("pass batch= as the distributed dataset gave it")
+    leaves = [tf.constant(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in tf.nest.flatten(batch)]
+    parts = [_checked("batch", local_values(leaf), place, remedy) for leaf in leaves]
+    parts = parts or [_checked("batch", (), place, remedy)]
+    batches = [tf.nest.pack_sequence_as(batch, its) for its in zip(*parts, strict=True)]
+    return [list(each) for each in shares], batches
 
 
-def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
-    shares = local_values(values)
-    if len(shares) != place.replicas:
-        words = ngettext(
-            "dtk.record_step got {n} loss for the {replicas} replicas of this process",
-            "dtk.record_step got {n} losses for the {replicas} replicas of this process",
-            len(shares),
-            replicas=place.replicas,
-        )
-        raise ClusterConfigError(words, remedy=_("pass what strategy.run returned, before any strategy.reduce"))
+def _checked(name: str, parts: Sequence[Any], place: Here, remedy: str) -> Sequence[Any]:
+    """Of a distributed value the part of each replica of this process."""
+    if len(parts) != place.replicas:
+        words = N_("dtk.record_step: `{name}` has no part for each of the {n} replicas of this process")
+        raise ClusterConfigError(_(words, name=name, n=place.replicas), remedy=remedy)
+    return parts
+
+
+def _shares(name: str, values: Any, place: Here) -> list[Any]:
+    """One loss of each replica, as float64."""
+    remedy = _("pass what strategy.run returned, before any strategy.reduce")
+    shares = _checked(name, local_values(values), place, remedy)
     for replica, share in enumerate(shares):
         shape = tf.convert_to_tensor(share).shape
         if shape.rank != 0:
@@ -141,7 +139,7 @@ def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
             call = "tf.nn.compute_average_loss(per_example_loss, global_batch_size=global_batch)"
             what = _(words, name=name, replica=replica, shape=tuple(shape.as_list()))
             raise ClusterConfigError(what, remedy=_("return {call} from the step", call=call))
-    return shares
+    return [tf.cast(share, tf.float64) for share in shares]
 
 
 class _Loop:

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -315,16 +315,7 @@ class Ended(BaseException):
     """A follower has seen enough; no mistake of the function that it is in."""
 
 
-class Watcher(Protocol):
-    """A `Recorder`, or a `dtk.worker.follow.Follower`."""
-
-    def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any: ...
-    def begins(self, subject: Any) -> Any: ...
-    def ends(self, subject: Any, begun: Any) -> None: ...
-    def finish(self) -> None: ...
-
-
-_watcher: Watcher | None = None
+_watcher: Any = None  # a `Recorder`, or a `dtk.worker.follow.Follower`
 
 
 def listen(place: Here) -> None:
@@ -349,12 +340,12 @@ def finish() -> None:
         _watcher.finish()
 
 
-def watcher() -> Watcher | None:
+def watcher() -> Any:
     """What watches the units of this process."""
     return _watcher
 
 
-def watch(watcher: Watcher) -> None:
+def watch(watcher: Any) -> None:
     """Watches variables and calls, from the moment at which TensorFlow and Keras are imported."""
     global _watcher
     _watcher = watcher
