@@ -108,6 +108,7 @@ def test_a_worker_that_exchanges_less_is_named():
         chunks = ring.split([1.0, 2.0])
         for _ in range(2 - ring.worker):
             ring.exchange(0, chunks[0])
+        ring.close()
 
     with pytest.raises(dtk.WorkerFailed, match="worker 0 raised RingBroken: worker 1 has left the ring"):
         dtk.run(uneven, workers=2, timeout=25.0)
@@ -176,9 +177,10 @@ def test_a_message_cut_short_is_no_message(tmp_path):
     make(0)
     other.join(20.0)
     made[1]._link(0).send(struct.pack("!Q", 100) + b"half")
-    made[1]._link(0).close()
+    made[1].close()
     with pytest.raises(RingBroken, match="worker 1 has left the ring"):
         made[0].trade(b"mine", 1, 1)
+    made[0].close()
 
 
 # ---- what was done with a chunk, told from the numbers

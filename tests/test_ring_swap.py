@@ -22,7 +22,8 @@ def together(work, workers, folder, timeout=20.0):
         except Exception as error:
             came[worker] = error
         finally:
-            done.wait(20.0)  # the end of the thread closes its connections
+            done.wait(20.0)
+            links.close()
 
     done = threading.Barrier(workers)
     threads = [threading.Thread(target=one, args=(worker,), daemon=True) for worker in range(workers)]

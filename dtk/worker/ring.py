@@ -186,6 +186,11 @@ class Ring:
             self._settle(number, values)
         return np.concatenate([np.ravel(values) for values in chunks]).reshape(self._shape)
 
+    def close(self) -> None:
+        """Leaves the ring; the end of the function does so too."""
+        if self._neighbours is not None:
+            self._neighbours.close()
+
     def _check_number(self, number: int) -> None:
         if not self._held:
             raise ClusterConfigError(_("ring.exchange: cut the gradient into chunks first, with ring.split"))
@@ -305,6 +310,13 @@ class Neighbours:
         self._ring = self._door.rings
         self._outward: dict[int, socket.socket] = {}
         self._link(self.next)
+
+    def close(self) -> None:
+        for each in self._outward.values():
+            each.close()
+        for ring, worker in [*self._door.callers]:
+            if ring == self._ring:
+                self._door.callers.pop((ring, worker)).close()
 
     def trade(self, message: bytes, receiver: int, sender: int) -> bytes:
         """Sends a message to one worker and returns one from another, or from the same, both at the same time.
