@@ -36,12 +36,8 @@ def alone() -> None:
     """From now on, MultiWorkerMirroredStrategy is a strategy of this one process, with no server, despite TF_CONFIG.
 
     An evaluator computes alone, and so does a program's baseline, which may read the number of workers in TF_CONFIG.
-    Measured with TensorFlow 2.15 and 2.21: in a task of type "evaluator" the strategy raises KeyError: 'evaluator'
-    where TF_CONFIG's cluster lists only the workers, as the documentation of train_and_evaluate has it. With an entry
-    of its own it can be built, starts a server, watches the workers' health with a thread that keeps it from being
-    copied (RunConfig copies it: "cannot be deep copied in eager mode"), and names its device /job:evaluator, on which
-    Estimator's local session can place nothing (`eval_distribute` fails). tests/test_estimator_evaluator.py tells when
-    this can go.
+    In an evaluator TensorFlow's own can't be built, or can't be copied by RunConfig (docs/explanation/estimator.md).
+    tests/test_estimator_evaluator.py tells when this can go.
     """
 
     @replaces(_EXTENDED, "_initialize_strategy")
