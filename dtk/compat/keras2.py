@@ -7,19 +7,17 @@ parent imports uses it. So a worker that is forked from a warm parent, and has a
 two Keras under one name. `follow` makes them one; `tests/test_keras2_imports.py` tells when that is not enough.
 
 A function that travels names by their real home what a cell has imported from `tensorflow.keras`: `loads` gives it the
-worker's Keras instead. What is imported from `keras` itself is Keras 3 in every run, as in plain Python.
+worker's modules instead, and refuses what is no module. The module `keras` itself is Keras 3 in every run.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import io
 import os
 import pickle
 import sys
-import types
 from types import ModuleType
 from typing import Any
 
@@ -60,82 +58,27 @@ def _directory(package: str) -> str | None:
 def loads(data: bytes, moved: bool) -> Any:
     """`cloudpickle.loads`. moved: the kernel's `tf.keras` was not the Keras that is chosen here.
 
-    Then what the kernel had from `tensorflow.keras`, modules as well as classes and functions, is this process's of the
-    same name. Where something else holds the module `keras`, or `tf_keras`, by its own name, classes stay what they
-    are: they may come from there, and one program must not get two Keras.
+    Then a module that the kernel had from `tensorflow.keras` is this process's of the same name; classes, functions and
+    objects of the kernel's Keras are refused, as one program must not get two.
     """
-    if not moved:
-        return pickle.loads(data)
-    loader = _Loader(io.BytesIO(data), classes=True)
-    with loader.patches:
-        value = loader.load()
-    if loader.translated and loader.by_its_name:
-        return _Loader(io.BytesIO(data), classes=False).load()
-    return value
+    return _Loader(io.BytesIO(data)).load() if moved else pickle.loads(data)
 
 
 class _Loader(pickle.Unpickler):
-    """Takes modules of this process's Keras in place of the other's. classes: also classes and functions."""
-
-    def __init__(self, file: Any, classes: bool):
-        super().__init__(file)
-        self.classes, self.by_its_name = classes, False
-        self.patches = contextlib.ExitStack()
-        self.translated: set[Any] = set()  # what stands in for another
-        self.other = _packages()[0]
-
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in (("cloudpickle.cloudpickle", "subimport"), ("importlib", "import_module")):
-            return self._import
-        if self.classes and (module, name) == ("cloudpickle.cloudpickle", "_builtin_type"):
-            return _builtin_type
-        found = super().find_class(module, name)
-        return self._own(found) if self.classes and module.startswith(self.other + ".") else found
-
-    def _import(self, name: str) -> ModuleType:
-        """A captured module: of `tf.keras`, this process's; any other is what it is called."""
-        there, here = _HOMES[3 if keras_2_chosen() else 2], _HOMES[2 if keras_2_chosen() else 3]
-        if name == there or name.startswith(there + "."):
-            return importlib.import_module(here + name.removeprefix(there))
-        self.by_its_name |= name == self.other or name.startswith(self.other + ".")
-        return importlib.import_module(name)
-
-    def _own(self, found: Any) -> Any:
-        """The class or function of the same public name in this process's Keras; the same where there is none.
-
-        While `patches` last, an object of such a class is not taken: what it holds is the other Keras's.
-        """
-        from unittest import mock  # which takes long to import
-
-        paths = getattr(found, "__dict__", {}).get("_api_export_path" if keras_2_chosen() else "_keras_api_names") or ()
-        for path in (paths,) if isinstance(paths, str) else paths:
-            _, *parts = path.split(".")
-            own: Any = importlib.import_module(_HOMES[2 if keras_2_chosen() else 3])
-            for part in parts:
-                own = getattr(own, part, None)
-            if own is not None:
-                if isinstance(own, type) and own not in self.translated:
-                    self.patches.enter_context(mock.patch.object(own, "__setstate__", _refuse, create=True))
-                self.translated.add(own)
-                return own
-        return found
+            return _import
+        if module.startswith(_packages()[0] + "."):
+            here, there = (2, 3) if keras_2_chosen() else (3, 2)
+            raise ClusterConfigError(
+                f"the function captures {name}, which was imported where tensorflow.keras is Keras {there}, and this "
+                f"run uses Keras {here}; import or make it inside the function"
+            )
+        return super().find_class(module, name)
 
 
-def _builtin_type(name: str) -> Any:
-    """cloudpickle's own, but for methods: Keras 3's objects travel as `_unpickle_model` of their class."""
-    return _bound if name == "MethodType" else getattr(types, name)
-
-
-def _bound(function: Any, owner: Any) -> Any:
-    if function.__name__ == "_unpickle_model":
-        _refuse(owner)
-    return types.MethodType(function, owner)
-
-
-def _refuse(value: Any, state: Any = None) -> None:
-    label = (value if isinstance(value, type) else type(value)).__name__
-    here, there = (2, 3) if keras_2_chosen() else (3, 2)
-    raise ClusterConfigError(
-        f"the function captures a {label}, an object of Keras that was made where tensorflow.keras is Keras {there}, "
-        f"and this run uses Keras {here}; make it inside the function"
-    )
+def _import(name: str) -> ModuleType:
+    """A captured module: of `tf.keras`, this process's; any other is what it is called."""
+    there, here = _HOMES[3 if keras_2_chosen() else 2], _HOMES[2 if keras_2_chosen() else 3]
+    of_keras = name == there or name.startswith(there + ".")
+    return importlib.import_module(here + name.removeprefix(there) if of_keras else name)

@@ -266,11 +266,11 @@ class Optimizer:
 class Updates(Event, state="updates"):
     """What was trained, at the function's end, as against what was recorded.
 
-    optimizers: all that made an update. models: those that were recorded.
+    optimizers: all that made an update. models: how many were recorded.
     """
 
     optimizers: list[Optimizer]
-    models: list[str]
+    models: int
 
     def __post_init__(self) -> None:
         made = [one if isinstance(one, Optimizer) else Optimizer(**one) for one in self.optimizers]

@@ -24,9 +24,9 @@ from dtk.worker.progress import Known, Progress, check_strategy, progress, say_u
 
 __all__ = ["record_step"]
 
-# One thing that a loop trains: the object itself, or what tells the variables of a list from every other; its label;
-# what gives its variables, in its own order.
-Trained = tuple[Any, str, Callable[[], list[Any]]]
+# One thing that a loop trains: the object itself, or what tells the variables of a list from every other; what gives
+# its variables, in its own order.
+Trained = tuple[Any, Callable[[], list[Any]]]
 
 _loop: _Loop | None = None
 _said = False
@@ -76,7 +76,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     by_name = dict(losses) if isinstance(losses, dict) else {"loss": losses}
     names, models = list(by_name) if len(by_name) > 1 else [], list(_trained(model))
     shares, parts = _by_replica(by_name, batch, place)
-    weights = [weight for *_model, its in models for weight in its()]
+    weights = [weight for _, its in models for weight in its()]
     _loop.begin(parts[0], models, weights)
     rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
     covered = _covered(weights)
@@ -157,11 +157,11 @@ class _Loop:
         """At the first call, which in a `tf.function` comes before its first step: what is there to record."""
         check_strategy("dtk.record_step", weights, self.place)
         before = len(self.progress.models)
-        self.models = [self.progress.known(key, its, label) for key, label, its in models]
+        self.models = [self.progress.known(key, its) for key, its in models]
         if not self.announced or len(self.progress.models) > before:
             now = self.place.now()
             scope = Scope(**scope_of(weights)) if weights else None
-            layers = [layer for key, *_ in models for layer in layers_of(key)]
+            layers = [layer for key, _ in models for layer in layers_of(key)]
             facts = Loop(now, kind="loop", shapes=element_shapes(part), model=bool(weights), scope=scope, layers=layers)
             self.place.journal.event(facts)
             if not self.announced:
@@ -223,22 +223,19 @@ class _Loop:
         raise ClusterConfigError(_(words, step=given, before=before), remedy=remedy)
 
 
-def _trained(given: Any, label: str = "") -> Iterator[Trained]:
-    """All that is trained, in the order in which it was given; names of a dictionary become labels."""
-    if isinstance(given, Mapping):
-        for name, value in given.items():
-            yield from _trained(value, str(name))
-    elif isinstance(given, (list, tuple)) and given and all(_is_variable(value) for value in given):
+def _trained(given: Any) -> Iterator[Trained]:
+    """All that is trained, in the order in which it was given."""
+    if isinstance(given, (list, tuple)) and given and all(_is_variable(value) for value in given):
         listed = list(given)
-        yield tuple(map(key_of, listed)), label or "variables", lambda: listed
-    elif isinstance(given, (list, tuple)):
-        for value in given:
+        yield tuple(map(key_of, listed)), lambda: listed
+    elif isinstance(given, (list, tuple, Mapping)):
+        for value in given.values() if isinstance(given, Mapping) else given:
             yield from _trained(value)
     elif _is_variable(given):
-        yield given, label or str(given.name), lambda: [given]
+        yield given, lambda: [given]
     elif given is not None:
         _weights(given)
-        yield given, label or str(getattr(given, "name", type(given).__name__)), lambda: _weights(given)
+        yield given, lambda: _weights(given)
 
 
 def _is_variable(value: Any) -> bool:

@@ -50,13 +50,12 @@ __all__ = [
 class Known:
     """A model that is recorded.
 
-    key: the object itself, or a tuple for a list of variables. label: its name, for people. part: its place among those
-    that are recorded. announced: whether the events say what kind of training it had. begun: whether its weights before
-    the first step are saved. lost: its steps that were trained and could not be recorded.
+    key: the object itself, or a tuple for a list of variables. part: its place among those that are recorded.
+    announced: whether the events say what kind of training it had. begun: whether its weights before the first step are
+    saved. lost: its steps that were trained and could not be recorded.
     """
 
     key: Any
-    label: str
     part: int
     weights: Callable[[], list[Any]]
     announced: bool = False
@@ -86,12 +85,11 @@ class Progress:
     _ids: dict[Any, Known] = field(default_factory=dict)
     _met: bool = False
 
-    def known(self, model: Any, weights: Callable[[], list[Any]], label: str = "") -> Known:
+    def known(self, model: Any, weights: Callable[[], list[Any]]) -> Known:
         """What is known of the model, which is kept until the function's end, to be compared then."""
         key = model if isinstance(model, tuple) else id(model)
         if key not in self._ids:
-            label = label or str(getattr(model, "name", type(model).__name__))
-            self._ids[key] = Known(model, label, len(self.models), weights)
+            self._ids[key] = Known(model, len(self.models), weights)
             self.models.append(self._ids[key])
         return self._ids[key]
 
@@ -275,7 +273,7 @@ def keep_beside(place: Here) -> None:
     for each in found:
         held = each.beside(known)
         if held:
-            state.known(each, functools.partial(list, held), f"what {each.name} trains")
+            state.known(each, functools.partial(list, held))
 
 
 def write_updates(place: Here) -> None:
@@ -299,7 +297,7 @@ def write_updates(place: Here) -> None:
                 pace=[each.fewest, each.most] if each.most > 1 else None,
             )
         )
-    models = [each.label for each in state.models] + [each.name for each in state.estimated]
+    models = len(state.models) + len(state.estimated)
     place.journal.event(events.Updates(place.now(), optimizers=counted, models=models))
 
 
