@@ -29,7 +29,7 @@ __all__ = [
     "active",
     "attach",
     "detach",
-    "layers_of",
+    "norms_of",
     "steps_per_execution",
     "unread",
     "weights_so_far",
@@ -239,11 +239,8 @@ def weights_so_far(model: Any) -> list[Any]:
         return []
 
 
-def layers_of(model: Any) -> list[list[Any]]:
-    """All layers inside of a Keras model, each as [class, name] and, of whole-batch normalisation, a third."""
-    flatten = getattr(model, "_flatten_layers", None)  # in Keras 2 and 3
-    whole = {"synchronized": True}
-    return [
-        [type(layer).__name__, layer.name, *([whole] if getattr(layer, "synchronized", False) else [])]
-        for layer in (list(flatten())[1:] if flatten is not None else [])
-    ]
+def norms_of(model: Any) -> list[bool]:
+    """Of each batch normalisation inside of a Keras model, whether it takes the whole batch, of all replicas."""
+    flatten = getattr(model, "_flatten_layers", list)  # in Keras 2 and 3
+    norms = [layer for layer in flatten() if "BatchNormalization" in type(layer).__name__]
+    return [bool(getattr(layer, "synchronized", False)) for layer in norms]

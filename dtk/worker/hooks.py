@@ -196,7 +196,7 @@ class Recorder(_Hook):
         if not known.announced:
             known.announced = True
             shapes, scope = element_shapes(its.batch), Scope(**scope_of(self.model.weights))
-            place.journal.event(Loop(ended, kind="fit", shapes=shapes, scope=scope, layers=tap.layers_of(self.model)))
+            place.journal.event(Loop(ended, kind="fit", shapes=shapes, scope=scope, norms=tap.norms_of(self.model)))
             if its.blind:
                 place.journal.event(NoLoss(ended, model=self.model.name))
         several = its.names if len(its.names) > 1 else []

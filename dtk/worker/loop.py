@@ -15,7 +15,7 @@ from dtk.compat import updates
 from dtk.compat.fingerprint import element_shapes, row
 from dtk.compat.libraries import tf
 from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
-from dtk.compat.tap import layers_of
+from dtk.compat.tap import norms_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
@@ -161,9 +161,9 @@ class _Loop:
         if not self.announced or len(self.progress.models) > before:
             now = self.place.now()
             scope = Scope(**scope_of(weights)) if weights else None
-            layers = [layer for key, _ in models for layer in layers_of(key)]
-            facts = Loop(now, kind="loop", shapes=element_shapes(part), model=bool(weights), scope=scope, layers=layers)
-            self.place.journal.event(facts)
+            norms = [norm for key, _ in models for norm in norms_of(key)]
+            shapes = element_shapes(part)
+            self.place.journal.event(Loop(now, kind="loop", shapes=shapes, scope=scope, norms=norms))
             if not self.announced:
                 self.place.journal.event(Training(now, steps=None, epochs=None))
             self.announced = True

@@ -241,7 +241,7 @@ class Recorder:
 
 
 def _line(number: int, each: Variable) -> dict[str, Any]:
-    facts = ("name", "identity", "dtype", "shape", "kept", "aggregation", "trainable")
+    facts = ("name", "identity", "dtype", "shape", "kept")
     return {"number": number, **{name: getattr(each, name) for name in facts}}
 
 
