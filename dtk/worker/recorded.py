@@ -47,7 +47,6 @@ class Unit:
     ended: tuple[int, int]
     step: int
     here: frozenset[int]
-    number: int  # in its process
     folder: RunFolder
     numbers: list[dict[int, int]] = field(repr=False)  # of variables: in each worker's process, in the whole run
     digests: dict[str, dict[str, list[int]]] = field(repr=False)
@@ -213,7 +212,7 @@ def _unit(
     began, ended = ((each[0] + before, each[1]) for each in (line["began"], line["ended"]))
     here, number = frozenset(numbers[0][number] for number in line["here"]), line["unit"]
     places = [line["values"], *(each.get(number, []) for each in others)]
-    return Unit(began, ended, line["step"], here, number, folder, numbers, line["digests"], places)
+    return Unit(began, ended, line["step"], here, folder, numbers, line["digests"], places)
 
 
 def weight_of(name: str, names: Iterable[str]) -> str | None:
