@@ -131,9 +131,8 @@ def multi_worker(strategy: Any) -> bool:
 def _build_from_the_spec() -> None:
     """To build a model, the shape of one local replica's batch is enough; Keras takes a whole batch for it.
 
-    Over several workers it reduces that batch eagerly, which raises. Under any strategy it makes an iterator for
-    it and throws that away, which takes 0.1 s and turns a `shuffle` on by one epoch, so that the first epoch has
-    another order than on one device, where Keras makes none.
+    Over several workers it reduces that batch eagerly, which raises. Under any strategy it makes an iterator for it and
+    throws that away, which turns a `shuffle` on by one epoch.
     """
     from keras import tree
     from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
@@ -281,8 +280,7 @@ def _assert_examples(strategy: Any, data: Any) -> None:
 def _add_variables_outside() -> None:
     """An optimizer makes its momenta at the first `apply_gradients`, in a loop of one's own in each replica's graph.
 
-    There TensorFlow can't take their initial values out of the graph, and the step fails
-    (https://github.com/keras-team/keras/issues/23085). Keras fixes it as here, by `tf.init_scope`, after 3.15.1.
+    There TensorFlow can't take their initial values out of the graph. Keras fixes it as here after 3.15.1.
     """
     from keras.src.backend.tensorflow.optimizer import TFOptimizer
 
@@ -300,9 +298,8 @@ def _add_variables_outside() -> None:
 def _decide_together() -> None:
     """Where a gradient is infinite, `LossScaleOptimizer` leaves the step out: here by one decision of all replicas.
 
-    It takes the gradients for the sum over all replicas, but they are one replica's own: the sum comes later
-    (`_tf_apply`, since keras-team/keras#18691). Then the first replica decides for all of a process, and each worker
-    for itself: one waits for ever in the all-reduce of a step that the other leaves out.
+    It takes the gradients for the sum over all replicas, but they are one replica's own: the sum comes later. So each
+    worker decides for itself, and one waits for ever in the all-reduce of a step that the other leaves out.
     """
     from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
@@ -320,8 +317,7 @@ def _add_empty_batches() -> None:
     """The last batch of an epoch may leave a worker no example, which `keras.ops.add` takes for a bias.
 
     That is a second operand all but one of whose dimensions are 1, and it leaves out those that are 0 as well: of two
-    (0, 16) the second looks like a bias of 16, and TensorFlow refuses it, "Biases must be 1D". Layers such as LSTM add
-    so. In a graph the batch's size is not known, so that it comes with `run_eagerly=True` alone.
+    (0, 16) the second looks like a bias of 16. Layers such as LSTM add so, with `run_eagerly=True`.
     """
     from keras.src.backend.tensorflow import numpy
 

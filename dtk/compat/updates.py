@@ -198,11 +198,8 @@ def _called(target: Any) -> str:
 # ---- every update that an optimizer makes in this process, counted where it is made: in the graph, or eagerly
 #
 # An optimizer's own `iterations` jump where a checkpoint is restored, and say nothing of who recorded the step. So the
-# method that applies gradients is wrapped, in worker processes only, for Keras 3 (`Optimizer.apply`) and Keras 2
-# (`apply_gradients`, also of `legacy.Optimizer`), Keras 2.15 to 3.15; what it computes is left as it is. The count is
-# one `AssignAddVariableOp` an update on a resource that belongs to no checkpoint, made by the worker's first replica.
-# As the step is traced, its graph is looked at once: which operations draw at random, and whether gradients are
-# clipped.
+# method that applies gradients is wrapped, in worker processes only, Keras 2.15 to 3.15. The count is one
+# `AssignAddVariableOp` an update on a resource that belongs to no checkpoint, made by the worker's first replica.
 
 _CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
 
