@@ -89,7 +89,7 @@ def test_captured_things_are_named():
     def train():
         return lock
 
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `train`; create it inside$"):
+    with pytest.raises(dtk.NotShippable, match=r"^`lock` \(lock\) is captured by `train`; create it inside$"):
         dtk.run(train)
 
     def helper():
@@ -98,7 +98,7 @@ def test_captured_things_are_named():
     def outer():
         return [helper() for _ in range(2)]
 
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `helper`; create it inside$"):
+    with pytest.raises(dtk.NotShippable, match=r"^`lock` \(lock\) is captured by `helper`; create it inside$"):
         dtk.run(outer)
 
     def nested():
@@ -107,23 +107,23 @@ def test_captured_things_are_named():
 
         return inner()
 
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `nested`"):
+    with pytest.raises(dtk.NotShippable, match=r"^`lock` \(lock\) is captured by `nested`"):
         dtk.run(nested)
 
     def default(x=lock):
         return x
 
-    with pytest.raises(dtk.NotShippable, match="`a default value`, a lock, is captured by `default`"):
+    with pytest.raises(dtk.NotShippable, match=r"`a default value` \(lock\) is captured by `default`"):
         dtk.run(default)
 
-    with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]`, a lock, is captured by `the function`"):
+    with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]` \(lock\) is captured by `the function`"):
         dtk.run(functools.partial(takes_two, lock))
 
 
 def test_arguments_that_cannot_travel_are_named():
-    with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]`, a lock, can't travel to a worker"):
+    with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]` \(lock\) can't travel to a worker"):
         dtk.run(takes_two, args=(threading.Lock(),))
-    with pytest.raises(dtk.NotShippable, match=r"^`kwargs\['b'\]`, a lock, can't travel"):
+    with pytest.raises(dtk.NotShippable, match=r"^`kwargs\['b'\]` \(lock\) can't travel"):
         dtk.run(takes_two, args=(1,), kwargs={"b": threading.Lock()})
 
 

@@ -74,7 +74,7 @@ def test_a_function_that_can_not_travel_is_refused_before_machines_are_asked_for
     def train():
         return lock
 
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `train`; create it inside$"):
+    with pytest.raises(dtk.NotShippable, match=r"^`lock` \(lock\) is captured by `train`; create it inside$"):
         dtk.run(train, workers=2, on=NeverAsked(["n1", "n2"]))
 
 

@@ -95,5 +95,5 @@ def test_an_evaluator_that_cannot_travel_is_named():
     def evaluate():
         return lock
 
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `evaluate`; create it inside$"):
+    with pytest.raises(dtk.NotShippable, match=r"^`lock` \(lock\) is captured by `evaluate`; create it inside$"):
         dtk.run(fine, evaluator=evaluate)
