@@ -19,7 +19,7 @@ from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.records import weights
-from dtk.records.events import Loop, NoLoss, Optimizer, Outcome, Scope, Traced, Training
+from dtk.records.events import Loop, NoLoss, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
 from dtk.worker.progress import (
     Known,
@@ -195,7 +195,7 @@ class Recorder(_Hook):
         place, ended = state.place, state.place.now()
         if not known.announced:
             known.announced = True
-            shapes, scope = element_shapes(its.batch), Scope(**scope_of(self.model.weights))
+            shapes, scope = element_shapes(its.batch), scope_of(self.model.weights)
             place.journal.event(Loop(ended, kind="fit", shapes=shapes, scope=scope, norms=tap.norms_of(self.model)))
             if its.blind:
                 place.journal.event(NoLoss(ended, model=self.model.name))

@@ -19,7 +19,7 @@ from dtk.compat.tap import norms_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.records.events import Loop, Running, Scope, Training, of_kind
+from dtk.records.events import Loop, Running, Training, of_kind
 from dtk.worker.progress import Known, Progress, check_strategy, progress, say_unrecorded
 
 __all__ = ["record_step"]
@@ -160,7 +160,7 @@ class _Loop:
         self.models = [self.progress.known(key, its) for key, its in models]
         if not self.announced or len(self.progress.models) > before:
             now = self.place.now()
-            scope = Scope(**scope_of(weights)) if weights else None
+            scope = scope_of(weights) if weights else None
             norms = [norm for key, _ in models for norm in norms_of(key)]
             shapes = element_shapes(part)
             self.place.journal.event(Loop(now, kind="loop", shapes=shapes, scope=scope, norms=norms))
