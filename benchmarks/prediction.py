@@ -22,7 +22,7 @@ import pandas as pd
 
 import dtk
 from dtk import environment
-from dtk.demo import train
+from dtk.cli import train
 from dtk.launch import launch
 from dtk.scaling.job import Cluster, Job, Link
 from dtk.scaling.parts import step_parts
@@ -36,9 +36,9 @@ ALLOWED = 0.2
 
 def batch_of(workers: int):
     def function(strategy):
-        from dtk import demo
+        from dtk import cli
 
-        demo.GLOBAL_BATCH = BATCH * workers
+        cli.GLOBAL_BATCH = BATCH * workers
         return train(strategy, steps=STEPS, source="embedded")
 
     return function
@@ -59,7 +59,7 @@ def main() -> int:
                 rates[workers].append(throughput(run.records))
                 if workers == 1:
                     computes.append(float(step_parts(run).period.median()))
-                sizes = [mark[3] for worker in run.folder.each for mark in worker.marks]
+                sizes = [mark[3] for worker in run.folder.each for mark in worker.lines("marks")]
                 gradient = max([gradient, *sizes])
             timings.append(dtk.benchmark_allreduce([1, 2], [int(gradient // part) for part in (8, 4, 2, 1)], repeats=5))
     found = fit(pd.concat(timings)[["workers", "bytes", "seconds"]])

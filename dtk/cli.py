@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dtk
-from dtk.errors import DtkError
+from dtk.errors import DtkError, RunInterrupted, RunTimeout, WorkerFailed
 
-__all__ = ["commands", "main", "parser"]
+if TYPE_CHECKING:
+    from dtk.runs import Run
+
+__all__ = ["commands", "main", "parser", "train"]
+
+INTERRUPTED, TIMED_OUT = 130, 124  # exit codes, as a shell and timeout(1) have them
 
 
 def parser() -> argparse.ArgumentParser:
@@ -76,8 +83,9 @@ _USAGE = "dtk run (train.py | -m package.module) [options] [-- the program's own
 
 
 def _add_run(of: argparse.ArgumentParser) -> None:
-    of.add_argument("program", nargs="?", help="a script, run as by `python train.py` in each worker")
-    of.add_argument("-m", dest="module", metavar="package.module", help="a module, run as by `python -m`")
+    what = of.add_mutually_exclusive_group(required=True)
+    what.add_argument("program", nargs="?", help="a script, run as by `python train.py` in each worker")
+    what.add_argument("-m", dest="module", metavar="package.module", help="a module, run as by `python -m`")
     of.add_argument("--workers", type=int, default=2, help="worker processes, each with its TF_CONFIG (default: 2)")
     of.add_argument("--replicas", type=int, default=1, help="replicas in each worker (default: 1)")
     of.add_argument("--gpus-per-worker", type=int, metavar="N", help="GPUs of each worker (default: all see all)")
@@ -116,21 +124,122 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(given[:split])
     try:
         return options.call(options, given[split + 1 :]) or 0
-    except DtkError as error:
+    except (DtkError, OSError) as error:
         print(f"dtk: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("dtk: interrupted; the workers are stopped", file=sys.stderr)
-        return 130
+        return INTERRUPTED
 
 
 # ---- what each command does; rest: the arguments after `--`
 
 
 def _run(options: argparse.Namespace, rest: list[str]) -> int:
-    from dtk import program_run
+    """The exit code is the culprit's, 1 for a stall or a difference, 0 where all is well."""
+    os.environ.setdefault("DTK_LIVE", "text")  # in CI as well: its lines are what the program prints
+    said: dict[str, Any] = {"exit_code": 0}
+    # A program that reads stdout gets the object alone.
+    with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
+        found, error = _attempt(options, rest)
+        said = {**_described(found), **said}
+        print(*_table(found)[1:], sep="\n")  # how it ended, the live lines have said
+        single = None
+        if error is not None:
+            said |= {"exit_code": _code(error), "error": str(error)}
+            print(f"dtk: {error}", file=sys.stderr)
+        elif options.verify:
+            single = _verified(found, options, rest, said)
+        if options.report:
+            print(f"wrote {found.report(options.report, baseline=single)}")
+    if options.json:
+        print(json.dumps(said))
+    return int(said["exit_code"])
 
-    return program_run.main(options, rest)
+
+def _attempt(options: argparse.Namespace, argv: list[str]) -> tuple[Run, BaseException | None]:
+    """The run, of a failed one what is in its directory, and its error; a refusal raises, for nothing was started."""
+    from dtk.runs import opened, run
+
+    names = ("workers", "replicas", "gpus_per_worker", "evaluator", "restarts", "stall_timeout", "force", "on")
+    try:
+        return run(**_common(options, argv), **{name: getattr(options, name) for name in names}), None
+    except (DtkError, RunInterrupted) as error:
+        folder = getattr(error, "folder", None)
+        if folder is None:
+            raise
+        return opened(folder.path), error
+
+
+def _common(options: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
+    """What the run and its baseline are both asked."""
+    record = options.record or options.verify
+    same = {name: getattr(options, name) for name in ("seed", "keras", "timeout")}
+    return {"fn": options.program or options.module, "argv": argv, "record": record, **same}
+
+
+def _verified(found: Run, options: argparse.Namespace, argv: list[str], said: dict[str, Any]) -> Run:
+    """Proves the run, and writes the verdict into `said`; returns the baseline."""
+    from dtk.proof.proof import VERDICTS
+    from dtk.run_report import compared  # with all figures, which a run does without
+    from dtk.runs import baseline
+
+    single = baseline(workers=options.workers, **_common(options, argv))
+    print("dtk: following the run, step by step, in one process; where that differs, in others", flush=True)
+    verdict = compared(found, single, say=functools.partial(print, flush=True))
+    print(f"the baseline's logs and records: {single.dir}")
+    code = VERDICTS[verdict]
+    said |= {"verdict": verdict, "verified": not code, "baseline": str(single.dir), "exit_code": code}
+    return single
+
+
+def _code(error: BaseException) -> int:
+    """The exit code of the culprit; of one that a signal ended 128 and its number, as a shell has it."""
+    if isinstance(error, WorkerFailed):
+        code = error.exitcode or 1
+        return 128 - code if code < 0 else code
+    return INTERRUPTED if isinstance(error, RunInterrupted) else TIMED_OUT if isinstance(error, RunTimeout) else 1
+
+
+def _show(options: argparse.Namespace, rest: list[str]) -> None:
+    from dtk.runs import opened
+
+    run = opened(options.dir)
+    print(json.dumps(_described(run)) if options.json else "\n".join(_table(run)))
+
+
+def _table(run: Run) -> list[str]:
+    """What was run, how it ended, a row for each worker, and where the rest is."""
+    from dtk.live.show import heading
+    from dtk.scaling import summary
+
+    attempts = run.folder.attempts
+    starts = f" after {len(attempts)} starts" if len(attempts) > 1 else ""
+    head = heading(run.workers, run.replicas, run.mode, _program(run))
+    return [f"{head}: {summary.how_it_ended(run)}{starts}", *summary.lines(run), f"logs and records: {run.dir}"]
+
+
+def _described(run: Run) -> dict[str, Any]:
+    """The same for a program that reads it: JSON's types alone."""
+    from dtk.scaling import summary
+
+    attempts = run.folder.attempts
+    return {
+        "dir": str(run.dir),
+        "program": _program(run),
+        **{name: getattr(run, name) for name in ("mode", "workers", "replicas")},
+        "seconds": attempts[-1].ended if attempts else None,
+        "failed": attempts[-1].failed if attempts else None,
+        "starts": len(attempts),
+        **summary.facts(run),
+        "members": summary.rows(run),
+    }
+
+
+def _program(run: Run) -> str:
+    from dtk.launch.again import folder_of
+
+    return str(folder_of(run.dir)[1].get("program", ""))
 
 
 def _lessons(options: argparse.Namespace, rest: list[str]) -> None:
@@ -157,14 +266,6 @@ def _class_build(options: argparse.Namespace, rest: list[str]) -> None:
     print(f"dtk: {options.edition} edition of {len(found)} lessons: {len(files)} files in {options.out}")
 
 
-def _show(options: argparse.Namespace, rest: list[str]) -> None:
-    from dtk import program_run
-    from dtk.runs import opened
-
-    run = opened(options.dir)
-    print(json.dumps(program_run.described(run)) if options.json else "\n".join(program_run.table(run)))
-
-
 def _report(options: argparse.Namespace, rest: list[str]) -> None:
     from dtk.runs import opened
 
@@ -183,11 +284,68 @@ def _doctor(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def _demo(options: argparse.Namespace, rest: list[str]) -> None:
-    from dtk.demo import demo
+    from dtk.proof.verify import verify
+    from dtk.runs import baseline, run
 
-    for path in demo(options.out, options.workers):
-        print(f"wrote {path}")
+    options.out.mkdir(parents=True, exist_ok=True)  # now, and not after the training
+    cluster = run(train, workers=options.workers)
+    single = baseline(train, workers=options.workers)
+    verify(cluster, single)
+    _draw(cluster, single, options.out)
     print("next: `dtk lab` (in a clone: `make lab`) opens the lessons in JupyterLab; begin with 00_start_here")
+
+
+GLOBAL_BATCH = 128
+STEPS = 94  # 12,032 images of MNIST; the digits go round more than once
+
+
+def train(strategy: Any, steps: int = STEPS, source: str | None = None) -> dict[str, list[float]]:
+    """What `dtk demo` trains: a CNN on MNIST, `steps` steps of one epoch; returns Keras's history."""
+    import keras
+    import tensorflow as tf
+
+    (images, _), _ = dtk.datasets.load("mnist", source=source)
+    scaled = images.map(lambda image, label: (tf.cast(image, tf.float32) / 255.0, label))
+    batches = scaled.cache().shuffle(10_000, seed=1).repeat().batch(GLOBAL_BATCH).prefetch(tf.data.AUTOTUNE)
+    with strategy.scope():
+        model = keras.Sequential(
+            [
+                keras.layers.Input((28, 28, 1)),
+                keras.layers.Conv2D(32, 3, activation="relu"),
+                keras.layers.MaxPooling2D(),
+                keras.layers.Flatten(),
+                keras.layers.Dense(64, activation="relu"),
+                keras.layers.Dense(10),
+            ]
+        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer=keras.optimizers.Adam(5e-4), loss=loss, metrics=["accuracy"])
+    history = model.fit(batches, steps_per_epoch=steps, callbacks=[dtk.Recorder()], verbose=2)
+    return dict(history.history)
+
+
+def _draw(cluster: Run, single: Run, out: Path) -> None:
+    """The three figures, each in light and dark."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from dtk import plot
+
+    figures: dict[str, Callable[[], Any]] = {
+        "loss_scaling": lambda: plot.loss_scaling(cluster, single),
+        "throughput": lambda: plot.throughput(single, cluster),
+        "timeline": lambda: plot.timeline(cluster),
+    }
+    for name, draw in figures.items():
+        for theme, style in (("", "default"), ("-dark", "dark_background")):
+            path = out / f"{name}{theme}.png"
+            with plt.style.context(style):
+                figure = draw().figure
+                figure.savefig(path, dpi=144)
+                plt.close(figure)
+            print(f"wrote {path}")
 
 
 def _agent(options: argparse.Namespace, rest: list[str]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib
+import functools
 import json
 import os
 import re
-import socket
+import ssl
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from dtk import environment
-from dtk.errors import DatasetUnavailable
+from dtk.errors import DatasetUnavailable, in_words
 from dtk.language import N_, _
 
 __all__ = ["digits", "load"]
@@ -61,54 +62,23 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
         raise DatasetUnavailable(_(words, call=call, names=", ".join(URLS)))
     if source == "embedded":
         return _embedded()
-    if source is None and _is_nowhere(name):
-        words = N_("{name} is in the cache of none of the workers' machines; handwritten digits stand in")
-        _say_once(_(words, name=name))
-        return _embedded()
-    reason = _agreed(name)
-    if not reason:
+    why = _agreed(name)
+    if not why:
         return _from_tfds(name)
-    where = _of_several_machines()
-    if where:
-        words = _(
-            "{name} is not in the cache of {host} and can't be downloaded: {why}", name=name, host=where, why=reason
-        )
-        remedy = N_("the workers are on several machines and must have the same data: source='embedded' always is")
-        raise DatasetUnavailable(_(words, name=name, host=where, why=reason), remedy="" if source else _(remedy))
+    what, place = _("{name} is not in the cache and can't be downloaded: {why}", name=name, why=why), environment.here()
+    if source is None and place is not None and place.host and place.workers > 1:
+        remedy = _("the workers are on several machines and must have the same data: source='embedded' always is")
+        raise DatasetUnavailable(what, remedy=remedy)
     if source == "tfds":
-        words = N_("{name} is not in the cache and can't be downloaded: {why}")
-        raise DatasetUnavailable(_(words, name=name, why=reason))
-    words = N_("{name} is not in the cache and can't be downloaded ({why}); handwritten digits stand in")
-    _say_once(_(words, name=name, why=reason))
+        raise DatasetUnavailable(what)
+    if environment.is_chief():
+        _say_once(in_words(what, _("handwritten digits stand in")))
     return _embedded()
 
 
-SOMEWHERE = "DTK_DATASETS"  # in a worker's environment: what is in the cache of at least one of the workers' machines
-
-
-def cached() -> list[str]:
-    """The names that are in this machine's cache."""
-    return [name for name in URLS if any((_cache() / name).glob("*.*.*"))]
-
-
-def _of_several_machines() -> str:
-    """The name of this machine, where the run's workers are on several: each decides by what it has itself."""
-    place = environment.here()
-    return place.host if place is not None and place.workers > 1 else ""
-
-
-def _is_nowhere(name: str) -> bool:
-    """Whether no machine of several has the data: were one to download it, the others might not be able to."""
-    return bool(_of_several_machines()) and name not in os.environ.get(SOMEWHERE, "").split()
-
-
-_said: set[str] = set()
-
-
+@functools.cache
 def _say_once(line: str) -> None:
-    if line not in _said and environment.is_chief():
-        print(f"dtk: {line}")
-    _said.add(line)
+    print(f"dtk: {line}")
 
 
 # ---- the embedded digits -------------------------------------------------------------------------------------
@@ -140,17 +110,14 @@ def _embedded() -> tuple[Pair, Any]:
     import tensorflow as tf
 
     images, labels = digits()
-    train, test = slice(TEST_DIGITS, None), slice(TEST_DIGITS)
-    pairs = tuple(_shared(tf.data.Dataset.from_tensor_slices((images[part], labels[part]))) for part in (train, test))
-    splits = {
-        "train": SimpleNamespace(num_examples=len(images[train])),
-        "test": SimpleNamespace(num_examples=len(images[test])),
-    }
+    parts = {"train": slice(TEST_DIGITS, None), "test": slice(TEST_DIGITS)}
+    train, test = (_shared(tf.data.Dataset.from_tensor_slices((images[part], labels[part]))) for part in parts.values())
+    splits = {split: SimpleNamespace(num_examples=len(images[part])) for split, part in parts.items()}
     features = {
         "image": SimpleNamespace(shape=(28, 28, 1), dtype=np.uint8),
         "label": SimpleNamespace(num_classes=10, dtype=np.int64),
     }
-    return (pairs[0], pairs[1]), SimpleNamespace(name="digits", splits=splits, features=features)
+    return (train, test), SimpleNamespace(name="digits", splits=splits, features=features)
 
 
 def _shared(dataset: Any) -> Any:
@@ -165,20 +132,38 @@ def _shared(dataset: Any) -> Any:
 
 
 def _tfds() -> Any:
-    """The module tensorflow_datasets; DatasetUnavailable where it can't be used, which its own import only logs.
+    """The functions of tensorflow-datasets; DatasetUnavailable where it can't be used, which its own import only logs.
 
     So it is with the versions of Colab's own list: its tensorflow-metadata 1.21.0 asks for a newer protobuf.
     """
-    module = importlib.import_module("tensorflow_datasets")
-    if hasattr(module, "builder_from_directory"):
-        return module
     try:
-        importlib.import_module("tensorflow_datasets.public_api")
-        why = _("it lacks {name}", name="builder_from_directory")
+        import tensorflow_datasets.public_api as library
     except Exception as error:  # whatever its import, or that of what it needs, comes to
-        why = f"{type(error).__name__}: {error}"
-    words = _("tensorflow-datasets can't be used here: {why}", why=why)
-    raise DatasetUnavailable(words, remedy=_("source='embedded' does without it"))
+        words = _("tensorflow-datasets can't be used here: {why}", why=f"{type(error).__name__}: {error}")
+        raise DatasetUnavailable(words, remedy=_("source='embedded' does without it")) from None
+    return library
+
+
+RECORD_FRAME = 16  # bytes around each record of a TFRecord file: length, its CRC, the data's CRC
+
+
+def _from_tfds(name: str) -> tuple[Pair, Any]:
+    library, place = _tfds(), _version(name) or _cache() / name
+    try:
+        # From the directory: `tfds.builder` would import the dataset's own code, which takes 0.3 s.
+        builder = library.builder_from_directory(place)
+    except Exception as error:  # a description that is missing or damaged raises whatever its parser does
+        raise _damaged(place, _("{error} while reading its description", error=type(error).__name__)) from None
+    for split in builder.info.splits.values():  # as long as they should be: TensorFlow itself checks what it reads
+        want = int(split.num_bytes) + RECORD_FRAME * split.num_examples
+        have = sum(path.stat().st_size for path in map(Path, split.filepaths) if path.exists())
+        if have != want:
+            words = _("split {name} has {have} bytes instead of {want}", name=split.name, have=have, want=want)
+            raise _damaged(place, words)
+    train, test = (
+        _shared(builder.as_dataset(split=split, as_supervised=True, shuffle_files=False)) for split in ("train", "test")
+    )
+    return (train, test), builder.info
 
 
 def _damaged(place: Path, what: str) -> DatasetUnavailable:
@@ -187,53 +172,15 @@ def _damaged(place: Path, what: str) -> DatasetUnavailable:
     return DatasetUnavailable(words, remedy=_("delete that directory and load again"))
 
 
-RECORD_FRAME = 16  # bytes around each record of a TFRecord file: length, its CRC, the data's CRC
-
-
-def _check(builder: Any) -> None:
-    """Every file there, and as long as the description says. TensorFlow checks each record's CRC as it reads."""
-    place = Path(builder.data_dir)
-    for split in builder.info.splits.values():
-        want = int(split.num_bytes) + RECORD_FRAME * split.num_examples
-        paths = [Path(path) for path in split.filepaths]
-        for path in paths:
-            if not path.exists():
-                raise _damaged(place, _("{file} is missing", file=path.name))
-        have = sum(path.stat().st_size for path in paths)
-        if have != want:
-            words = _("split {name} has {have} bytes instead of {want}", name=split.name, have=have, want=want)
-            raise _damaged(place, words)
-
-
-def _from_tfds(name: str) -> tuple[Pair, Any]:
-    library = _tfds()
-    place = _version(name) or _cache() / name
-    try:
-        # From the directory: `tfds.builder` would import the dataset's own code, which takes 0.3 s.
-        builder = library.builder_from_directory(place)
-    except Exception as error:  # a damaged dataset_info.json raises whatever its parser does
-        raise _damaged(place, _("{error} while reading its description", error=type(error).__name__)) from None
-    _check(builder)
-    train, test = (
-        _shared(builder.as_dataset(split=split, as_supervised=True, shuffle_files=False)) for split in ("train", "test")
-    )
-    return (train, test), builder.info
-
-
 def _cache() -> Path:
     # The variable is read here, not by tfds at its import: a worker's parent may have imported it long ago.
     return Path(os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
 def _version(name: str) -> Path | None:
-    """The newest prepared version's directory, or None. Raises DatasetUnavailable where it lacks its description."""
+    """The newest prepared version's directory, or None; tfds takes a directory that exists for a finished one."""
     found = [path for path in (_cache() / name).glob("*.*.*") if re.fullmatch(r"\d+\.\d+\.\d+", path.name)]
-    newest = max(found, key=lambda path: [int(part) for part in path.name.split(".")], default=None)
-    # tfds takes a directory that exists for a finished one, and would neither download nor read it.
-    for file in ("dataset_info.json", "features.json"):
-        if newest is not None and not (newest / file).exists():
-            raise _damaged(newest, _("{file} is missing", file=file))
-    return newest
+    return max(found, key=lambda path: [int(part) for part in path.name.split(".")], default=None)
 
 
 LOCK_SECONDS = 900.0  # a download of some 30 MB by someone else takes no longer
@@ -292,10 +239,12 @@ def _prepare(name: str) -> str:
 
 def _download(name: str) -> str:
     """Into tensorflow-datasets' cache, with its progress bar, in a directory that gets its name when it is whole."""
-    with _proxies():
-        address, called = _first_hop(URLS[name])
-        if not _reachable(address):
-            return _("no connection to {host}", host=called)
+    from unittest import mock  # with asyncio, which takes a while to import
+
+    # A worker does not have the kernel's proxies, which gRPC would use; a download has them while it lasts.
+    with mock.patch.dict(os.environ, json.loads(os.environ.get("DTK_PROXIES", "{}"))):
+        if not _answers(URLS[name]):
+            return _("no connection to {host}", host=urlsplit(URLS[name]).hostname)
         try:
             library = _tfds()
             # Not from tfds's bucket of prepared data: looking there retries for long where it is blocked.
@@ -308,42 +257,24 @@ def _download(name: str) -> str:
     return ""
 
 
-def _first_hop(url: str) -> tuple[tuple[str, int], str]:
-    """Whom a download talks to: the address of the host, or of the proxy on the way to it; and its name in words."""
-    target = urlsplit(url)
-    host = str(target.hostname)
-    proxies = urllib.request.getproxies()
-    proxy = proxies.get(target.scheme) or proxies.get("all")
-    if not proxy or urllib.request.proxy_bypass(host):
-        return (host, 443 if target.scheme == "https" else 80), host
-    hop = urlsplit(proxy if "//" in proxy else f"//{proxy}")
-    return (str(hop.hostname), hop.port or 80), _("the proxy {host}", host=hop.hostname)
+def _answers(url: str) -> bool:
+    """Whether its host answers within CONNECT_SECONDS, by a proxy where one is set; tfds itself tries for 200 s."""
+    answered = threading.Event()
 
-
-def _reachable(address: tuple[str, int]) -> bool:
-    """Whether the host answers within CONNECT_SECONDS; tensorflow-datasets itself tries for 200 s."""
-    found = threading.Event()
-
-    def connect() -> None:
-        with contextlib.suppress(OSError), socket.create_connection(address, timeout=CONNECT_SECONDS):
-            found.set()
+    def ask() -> None:
+        request = urllib.request.Request(url, method="HEAD")
+        try:
+            urllib.request.build_opener().open(request, timeout=CONNECT_SECONDS).close()
+        except urllib.error.HTTPError:
+            pass  # an answer, too
+        except OSError as error:
+            # tfds has certificates of its own.
+            if not isinstance(getattr(error, "reason", None), ssl.SSLError):
+                return
+        answered.set()
 
     # A thread, as looking up the name has no deadline of its own.
-    thread = threading.Thread(target=connect, daemon=True)
+    thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(CONNECT_SECONDS)
-    return found.is_set()
-
-
-@contextlib.contextmanager
-def _proxies() -> Iterator[None]:
-    """The kernel's proxy variables, which workers don't have, for the time of a download."""
-    names = json.loads(os.environ.get("DTK_PROXIES", "{}"))
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(names)
-    try:
-        yield
-    finally:
-        for name in before:
-            del os.environ[name]
-        os.environ.update({name: value for name, value in before.items() if value is not None})
+    return answered.is_set()

@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from dtk import environment, limits
-from dtk.compat import estimators, libraries
+from dtk.compat import libraries
 from dtk.errors import DtkError
-from dtk.extras import page
 from dtk.language import N_, _, columns
 from dtk.launch import request
 from dtk.runs import run
@@ -44,7 +39,7 @@ class Finding:
 
 def examine() -> Iterator[Finding]:
     """What it finds, one by one, as it finds it."""
-    for look in (_versions, _start, _cores, _memory, _disk, _loopback, _workers, _isolation):
+    for look in (_versions, _start, _cores, _memory, _disk, _workers):
         yield from look()
 
 
@@ -59,35 +54,22 @@ def _versions() -> Iterator[Finding]:
         first, last = (".".join(map(str, number)) for number in TESTED)
         said = _("{version} was not tested", version=tensorflow)
         yield Finding("note", "tensorflow", said, _("{first} to {last} were", first=first, last=last))
-    else:
-        refused = libraries.why_not_keras_3()
-        if refused:
-            yield Finding("bad", "keras", *refused)
-        else:
-            two = libraries.installed_keras_2()
-            yield Finding("ok", "keras", "Keras 2" if two else _("Keras 3; Keras 2 by dtk.run(..., keras=2)"))
-        revived = _("revived ({page})", page=page("explanation/estimator.md"))
-        yield Finding("ok", "estimator", _("TensorFlow's own") if estimators.is_native() else revived)
+    elif refused := libraries.why_not_keras_3():
+        yield Finding("bad", "keras", *refused)
 
 
 def _start() -> Iterator[Finding]:
-    if not environment.can_fork():
-        why = _("this is {system}", system=platform.system())
-        why = _("there is a GPU") if Path("/dev/nvidia0").exists() else why
-        yield Finding("note", N_("start"), _("cold, some 10 s a run: {why}, where workers can't be forked", why=why))
-    elif request.fork("auto"):
-        yield Finding("ok", "start", _("warm: workers are forked, and train after about a second"))
+    if request.fork("auto"):
+        yield Finding("ok", N_("start"), _("warm: workers are forked, and train after about a second"))
     else:
-        yield Finding("note", "start", _("cold, some 10 s a run: DTK_WARM=0"), _("unset DTK_WARM"))
+        why = "DTK_WARM=0" if environment.can_fork() else _("a GPU, or no Linux")
+        yield Finding("note", "start", _("cold, some 10 s a run: {why}", why=why))
 
 
 def _cores() -> Iterator[Finding]:
     limit = limits.cores()
-    if limit.value < 2:
-        remedy = _("two workers share one: right results, and slower than one worker")
-        yield Finding("note", N_("cores"), str(limit), remedy)
-    else:
-        yield Finding("ok", "cores", str(limit))
+    mark, remedy = ("ok", "") if limit.value > 1 else ("note", _("workers share one: right results, only slower"))
+    yield Finding(mark, N_("cores"), str(limit), remedy)
 
 
 def _memory() -> Iterator[Finding]:
@@ -111,34 +93,11 @@ def _disk() -> Iterator[Finding]:
     yield Finding("ok" if free > DISK else "note", "runs", said, remedy)
 
 
-def _loopback() -> Iterator[Finding]:
-    try:
-        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 2):
-            yield Finding("ok", N_("loopback"), _("127.0.0.1 takes connections"))
-    except OSError as error:
-        remedy = _("workers can't talk to each other; use one worker, with replicas=2")
-        yield Finding("bad", "loopback", _("127.0.0.1 takes no connections ({why})", why=error.strerror), remedy)
-
-
 def _workers() -> Iterator[Finding]:
     try:
         with environment.quiet():
             pids = run(os.getpid, workers=2, start="cold", force=True).results
     except DtkError as error:
         yield Finding("bad", N_("workers"), _("two did not start: {why}", why=error))
-        return
-    yield Finding("ok", "workers", _("two started and ended ({n} processes)", n=len(set(pids))))
-    if environment.on_colab():
-        remedy = _("dtk.run(..., force=True) tries more")
-        yield Finding("note", "colab", _("one worker stands in for several"), remedy)
-
-
-def _isolation() -> Iterator[Finding]:
-    try_it = "from dtk.worker import process; process.isolate()"
-    done = subprocess.run([sys.executable, "-c", try_it], capture_output=True, text=True)
-    if done.returncode:
-        why = done.stderr.strip().rpartition("\n")[2]
-        yield Finding("note", N_("isolation"), _("DTK_ISOLATE=1 is not possible here: {why}", why=why))
     else:
-        said = _("DTK_ISOLATE=1 keeps other users of this machine out")
-        yield Finding("ok", "isolation", said)
+        yield Finding("ok", "workers", _("two started and ended ({n} processes)", n=len(set(pids))))

@@ -6,7 +6,6 @@ This user's directory for what dtk writes while it runs is nobody else's, and no
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib.util
 import json
 import os
@@ -81,8 +80,6 @@ class Here:
 
 _here: Here | None = None
 _seen_ended = False  # an earlier call of training_ended found the training ended
-_asked = float("-inf")  # when it last found it going on; it finds so five times a second at most
-_ASKED_SECONDS = 0.2
 ENDED = "ended"  # a file in the run's directory
 
 
@@ -112,20 +109,19 @@ def training_ended() -> bool:
         for path in tf.train.checkpoints_iterator(directory, timeout=1, timeout_fn=dtk.training_ended):
 
     The first time that all have returned it still says False: a loop that looks for a checkpoint and then asks looks
-    once more, and misses none that was written in between. It answers five times a second at most, so waiting by it
-    takes no processor time from the workers.
+    once more, and misses none that was written in between. Before it says so it waits 0.2 s, so that a loop that does
+    nothing but ask takes no processor time from the workers.
 
     Returns:
         True from the second time on; also in a baseline and outside of a run, where there are no workers to wait for.
     """
-    global _asked, _seen_ended
+    global _seen_ended
     if _here is None or _here.mode in ("single", "apart") or _seen_ended:
         return True
     said = (_here.run.path / ENDED).exists()  # by the kernel, where the workers are on other machines
     _seen_ended = said or all(of_kind(worker.events, Finished) for worker in _here.run.each)
     if not _seen_ended:
-        time.sleep(max(0.0, _asked + _ASKED_SECONDS - time.monotonic()))
-        _asked = time.monotonic()
+        time.sleep(0.2)
     return False
 
 
@@ -259,47 +255,37 @@ def on_colab() -> bool:
         return False  # nothing called google, or something that is no package
 
 
+@limits.refused_by_the_machine()
 def scratch(*parts: str) -> Path:
     """This user's directory for runs and logs, mode 0700, under the system's temporary directory; or one inside it.
 
     Raises:
         DtkError: it can't be made, or is not this user's alone: a link, another user's, or open to others' writing.
     """
-    # A worker has a TMPDIR of its own, but shares its kernel's scratch.
-    try:
+    try:  # a worker has a TMPDIR of its own, but shares its kernel's scratch
         path = Path(os.environ.get("DTK_SCRATCH") or Path(tempfile.gettempdir()) / f"dtk-{os.getuid()}")
+    except FileNotFoundError as error:
+        raise DtkError(f"{error.strerror}; set TMPDIR to a directory of your own") from None
+    _own(path)
+    for part in parts:
+        path = path / part
         _own(path)
-        for part in parts:
-            path = path / part
-            _own(path)
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise  # it could be written; `dtk.limits.sentence` has the words
-        where = f"{error.filename} can't" if error.filename else "no directory for temporary files can"
-        raise DtkError(f"{where} be written ({error.strerror}); set TMPDIR to a directory of your own") from error
     return path
 
 
 def _own(path: Path) -> None:
-    """Makes the directory where there is none. What is looked at is what was opened: a name can change its meaning."""
+    """Makes the directory where there is none."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            found = "a symbolic link" if path.is_symlink() else "no directory"
-            raise DtkError(f"{path} is {found}; remove it, or set TMPDIR to a directory of your own") from None
-        raise
-    try:
-        state = os.fstat(descriptor)
-        if state.st_uid != os.getuid():
-            raise DtkError(f"{path} belongs to another user; set TMPDIR to a directory of your own")
-        if state.st_mode & 0o022:
-            mode = stat.filemode(state.st_mode)
-            words = f"others may write into {path} ({mode}); remove it, or set TMPDIR to a directory of your own"
-            raise DtkError(words)
+    state = path.lstat()  # whose directory this is can't be changed by others, as /tmp is sticky
+    if not stat.S_ISDIR(state.st_mode):
+        found = "a symbolic link" if path.is_symlink() else "no directory"
+    elif state.st_uid != os.getuid():
+        found = "another user's"
+    elif state.st_mode & 0o022:
+        found = f"open to others' writing ({stat.filemode(state.st_mode)})"
+    else:
         if state.st_mode & 0o077:
-            os.fchmod(descriptor, 0o700)
-    finally:
-        os.close(descriptor)
+            path.chmod(0o700)
+        return
+    raise DtkError(f"{path} is {found}; remove it, or set TMPDIR to a directory of your own")

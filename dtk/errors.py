@@ -14,14 +14,16 @@ RunInterrupted is a KeyboardInterrupt and no DtkError, so that code which catche
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtk.language import N_, _, ngettext
-from dtk.records.tables import Kept
+from dtk.records.tables import Recorded
 
 if TYPE_CHECKING:
     from dtk.proof.proof import Proof
@@ -45,6 +47,15 @@ ALONE = N_(
     "training: strategy = tf.distribute.MultiWorkerMirroredStrategy(), and `with strategy.scope():` around model and "
     "optimizer"
 )
+# As pyproject.toml has them; tests/test_project.py compares.
+DISTRIBUTION, REPOSITORY = "dtk-toolkit", "https://github.com/dtk-toolkit/dtk"
+_MODULES = {  # optional dependencies -> the modules that code imports of them
+    "estimator": ("tensorflow_estimator", "tf_keras"),
+    "keras2": ("tf_keras",),
+    "lab": ("jupyterlab",),
+    "ray": ("ray",),
+    "tensorboard": ("tensorboard",),
+}
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
 
@@ -117,6 +128,33 @@ def seconds(name: str, value: Any) -> float:
     return float(value)
 
 
+def command(*extras: str) -> str:
+    """What installs them.
+
+    >>> command("keras2", "tensorboard")
+    'pip install "dtk-toolkit[keras2,tensorboard]"'
+    """
+    assert set(extras) <= set(_MODULES)
+    return f'pip install "{DISTRIBUTION}[{",".join(extras)}]"'
+
+
+def need(extra: str, who: str) -> None:
+    """who: what the user asked for, such as "keras=2". Raises ClusterConfigError where a module is not installed."""
+    missing = [name for name in _MODULES[extra] if importlib.util.find_spec(name) is None]
+    if missing:
+        words = _("{who} needs {modules}, not installed here", who=who, modules=", ".join(missing))
+        raise ClusterConfigError(words, remedy=command(extra))
+
+
+def page(place: str) -> str:
+    """The address of a file of this version's documentation.
+
+    >>> page("guide/clusters.md").partition("/docs/")[2]
+    'guide/clusters.md'
+    """
+    return f"{REPOSITORY}/blob/v{sys.modules[__package__].__version__}/docs/{place}"
+
+
 class NotShippable(DtkError, TypeError):
     """The function, or something that it captures, can't travel to a worker process."""
 
@@ -163,27 +201,16 @@ class DatasetUnavailable(DtkError, OSError):
     """The data can't be had, or what lies in the cache is incomplete; the message has the remedy."""
 
 
-class _OfRun(_Sentence, Kept):
+class _OfRun(_Sentence, Recorded):
     """An error of a run, with what it left behind."""
 
 
 class RunInterrupted(_OfRun, KeyboardInterrupt):
     """Ctrl+C, or Interrupt in a notebook, while a run was under way. Its workers are stopped."""
 
-    def __init__(self, message: str, folder: RunFolder | None = None):
+    def __init__(self, message: str, folder: Any = None):
         super().__init__(message)
         self.folder = folder
-
-
-class _WorkerText(Exception):
-    """Prints a worker's own traceback under the error, as `concurrent.futures` does for its workers."""
-
-    def __init__(self, text: str):
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f"\n\n{self.text}"
 
 
 class _RunError(_OfRun, DtkError):
@@ -193,12 +220,14 @@ class _RunError(_OfRun, DtkError):
         detail: text for people: the traceback, the stacks, the consequences at the other workers.
     """
 
-    def __init__(self, what: str, folder: RunFolder | None = None, detail: str = "", **parts: Any):
+    def __init__(self, what: str, folder: Any = None, detail: str = "", **parts: Any):
         super().__init__(what, **parts)
         self.folder = folder
         self.detail = detail
         if detail:
-            self.__cause__ = _WorkerText(detail)
+            self.__cause__ = Exception(
+                f"\n\n{detail}"
+            )  # Python prints it, as `concurrent.futures` has it for its workers
 
     def _render_traceback_(self) -> list[str]:
         lines = super()._render_traceback_()

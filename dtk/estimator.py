@@ -16,10 +16,10 @@ import os
 import sys
 from typing import Any
 
-from dtk import extras
+from dtk import errors
 from dtk.environment import here
 from dtk.errors import ClusterConfigError
-from dtk.language import _
+from dtk.language import N_, _
 
 __all__ = ["train_and_evaluate"]
 
@@ -41,13 +41,11 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
     # A program that some cluster manager starts, with a TF_CONFIG of its own, is a task like any other.
     kernel = "ipykernel" in sys.modules
     if here() is None and (kernel or "TF_CONFIG" not in os.environ):
-        raise ClusterConfigError(
-            _(
-                "train_and_evaluate was called in this process itself; put it into a function, and have "
-                "dtk start it in processes of their own: dtk.run(train, workers=2) on a cluster, "
-                "dtk.baseline(train) on one device"
-            )
+        words = N_(
+            "train_and_evaluate was called in this process itself; put it into a function, and have dtk start it in "
+            "processes of their own: dtk.run(train, workers=2) on a cluster, dtk.baseline(train) on one device"
         )
+        raise ClusterConfigError(_(words))
     return _api().train_and_evaluate(estimator, train_spec, eval_spec)
 
 
@@ -61,27 +59,21 @@ def _api() -> Any:
 
 def _take_tf_keras() -> None:
     """In a worker, which is free to choose: from here on `tf.keras` is tf_keras."""
-    extras.need("estimator", "dtk.estimator")
+    errors.need("estimator", "dtk.estimator")
     import tensorflow as tf
 
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     # Whoever used tf.keras before this has decided for the whole process.
     if not tf.keras.layers.Layer.__module__.startswith("tf_keras"):
-        raise ClusterConfigError(
-            _(
-                "Estimator needs tf_keras, and this run uses Keras 3; pass keras=2: dtk.run(fn, keras=2), "
-                "and so for dtk.baseline"
-            )
-        )
+        words = N_("Estimator needs tf_keras, and this run uses Keras 3; pass keras=2 to dtk.run and dtk.baseline")
+        raise ClusterConfigError(_(words))
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
-        raise AttributeError(_("module 'dtk.estimator' has no attribute {name!r}", name=name))
     # Programs that look at modules, pytest among them, ask for names of their own: not worth importing TensorFlow.
     found = getattr(_api(), name, None) if name[0].isupper() or name in _FUNCTIONS else None
     if found is None:
-        raise AttributeError(_("dtk.estimator has no {name!r}, nor had tf.estimator", name=name))
+        raise AttributeError(f"module 'dtk.estimator' has no attribute {name!r}, nor had tf.estimator")
     return found
 
 

@@ -15,14 +15,13 @@ This module says what is asked for; `dtk.worker.injecting` does it, in the worke
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dtk.errors import seconds as seconds_above_0
-from dtk.errors import whole_number
-from dtk.language import _, ngettext
+from dtk import errors
+from dtk.language import N_, _
 from dtk.records import RunFolder
 from dtk.records.events import FaultCame, of_kind
 
@@ -49,6 +48,17 @@ class Fault:
     message: str = ""
     attempt: int | None = 1
 
+    def __post_init__(self) -> None:
+        name = f"dtk.faults.{self.kind}: "
+        errors.whole_number(f"{name}worker", self.worker, 0)
+        errors.whole_number(f"{name}step", self.step)
+        if self.attempt is not None:
+            errors.whole_number(f"{name}attempt", self.attempt)
+        if self.kind == "slow":
+            errors.seconds(f"{name}seconds_per_step", self.seconds)
+        elif self.seconds is not None:
+            errors.seconds(f"{name}seconds", self.seconds)
+
     def __repr__(self) -> str:
         # As it was asked for: this text stands in sentences, events and figures.
         said: dict[str, Any] = {"seconds_per_step": self.seconds} if self.kind == "slow" else {"step": self.step}
@@ -74,30 +84,27 @@ def kill(worker: int, step: int, attempt: int | None = 1) -> Fault:
         step: the step that it comes before, from 1.
         attempt: in which start of the cluster, from 1; None: in each.
     """
-    return _made("kill", worker, step, attempt)
+    return Fault("kill", worker, step, attempt=attempt)
 
 
 def stall(worker: int, step: int, seconds: float | None = None, attempt: int | None = 1) -> Fault:
     """The worker's training stands still; its process lives and answers.
 
     Args:
-        worker: its index.
-        step: the step that it comes before, from 1.
+        worker, step, attempt: as of `kill`.
         seconds: how long; None: for ever.
-        attempt: in which start of the cluster, from 1; None: in each.
     """
-    return _made("stall", worker, step, attempt, seconds=None if seconds is None else _seconds("stall", seconds))
+    return Fault("stall", worker, step, seconds, attempt=attempt)
 
 
 def slow(worker: int, seconds_per_step: float, attempt: int | None = 1) -> Fault:
     """A straggler: the worker begins each step late.
 
     Args:
-        worker: its index.
+        worker, attempt: as of `kill`.
         seconds_per_step: how late, in s.
-        attempt: in which start of the cluster, from 1; None: in each.
     """
-    return _made("slow", worker, 1, attempt, seconds=_seconds("slow", seconds_per_step))
+    return Fault("slow", worker, seconds=seconds_per_step, attempt=attempt)
 
 
 def exception(
@@ -106,12 +113,10 @@ def exception(
     """The worker raises RuntimeError in the middle of its training function.
 
     Args:
-        worker: its index.
-        step: the step that it comes before, from 1.
+        worker, step, attempt: as of `kill`.
         message: of the RuntimeError.
-        attempt: in which start of the cluster, from 1; None: in each.
     """
-    return _made("exception", worker, step, attempt, message=str(message))
+    return Fault("exception", worker, step, message=str(message), attempt=attempt)
 
 
 def nan(worker: int, step: int, attempt: int | None = 1) -> Fault:
@@ -122,11 +127,9 @@ def nan(worker: int, step: int, attempt: int | None = 1) -> Fault:
     itself inside of a `tf.function`, the next step may already have read its weights, and it comes one later.
 
     Args:
-        worker: its index.
-        step: the step that it comes before, from 1.
-        attempt: in which start of the cluster, from 1; None: in each.
+        worker, step, attempt: as of `kill`.
     """
-    return _made("nan", worker, step, attempt)
+    return Fault("nan", worker, step, attempt=attempt)
 
 
 def drop_network(worker: int, step: int, attempt: int | None = 1) -> Fault:
@@ -136,22 +139,9 @@ def drop_network(worker: int, step: int, attempt: int | None = 1) -> Fault:
     What `dtk.ring` sends stays on one machine, and arrives.
 
     Args:
-        worker: its index.
-        step: the step that it comes before, from 1.
-        attempt: in which start of the cluster, from 1; None: in each.
+        worker, step, attempt: as of `kill`.
     """
-    return _made("drop_network", worker, step, attempt)
-
-
-def _made(kind: str, worker: Any, step: Any, attempt: Any, **more: Any) -> Fault:
-    for name, value, least in (("worker", worker, 0), ("step", step, 1), ("attempt", attempt, 1)):
-        if name != "attempt" or value is not None:
-            whole_number(f"dtk.faults.{kind}: {name}", value, least)
-    return Fault(kind, worker, step, attempt=attempt, **more)
-
-
-def _seconds(kind: str, value: Any) -> float:
-    return seconds_above_0(f"dtk.faults.{kind}: {'seconds_per_step' if kind == 'slow' else 'seconds'}", value)
+    return Fault("drop_network", worker, step, attempt=attempt)
 
 
 # ---- of a run
@@ -171,19 +161,16 @@ def read_faults(folder: Path) -> list[Fault]:
     return [Fault(**each) for each in json.loads(file.read_text())] if file.exists() else []
 
 
-def never_came(run: RunFolder, faults: Sequence[Fault]) -> list[str]:
-    """A sentence for each fault that did not come in any start of the cluster, with the starts and steps there were."""
+def not_triggered(run: RunFolder, faults: Sequence[Fault]) -> Iterator[str]:
+    """A sentence for each fault that came in no start of the cluster, with the starts and steps that there were."""
     starts = (*run.earlier, run)
-    events = [event for start in starts for worker in start.each for event in worker.events]
-    came = {event.number for event in of_kind(events, FaultCame)}
-    said = []
+    came = {event.number for start in starts for worker in start.each for event in of_kind(worker.events, FaultCame)}
     for number, fault in enumerate(faults):
         if number not in came:
             steps = max((record.step for start in starts for record in start.worker(fault.worker).records), default=0)
-            why = ngettext("worker {w} recorded {n} step", "worker {w} recorded {n} steps", steps, w=fault.worker)
-            if fault.attempt is not None and fault.attempt > len(starts):
-                why = _("there was no attempt {attempt}", attempt=fault.attempt)
-            elif not steps:
-                why += _(", and it is dtk.Recorder, dtk.record_step or dtk.EstimatorRecorder that brings faults")
-            said.append(_("the fault {fault} never came: {why}", fault=fault, why=why))
-    return said
+            words = N_(
+                "the fault {fault} was not triggered (starts of the cluster: {starts}, steps of worker {w}: {n})"
+            )
+            what = _(words, fault=fault, starts=len(starts), w=fault.worker, n=steps)
+            recorders = _("it takes dtk.Recorder, dtk.record_step or dtk.EstimatorRecorder to bring faults")
+            yield errors.in_words(what, "" if steps else recorders)

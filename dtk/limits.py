@@ -33,7 +33,6 @@ CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 _UNLIMITED = 1 << 60  # bytes; cgroup v1 has no word for "no limit", but a number near 2**63
 _ENOUGH = 1 << 16  # bytes: a disk with less can't take the few lines that a worker writes at its end
-_TEMPORARY = N_("free some, or set TMPDIR to a directory on another disk")
 
 
 @dataclass(frozen=True, order=True)
@@ -160,8 +159,8 @@ def sentence(error: OSError) -> str | None:
     """
     number, name = error.errno, error.filename
     if number in (errno.ENOSPC, errno.EDQUOT):
-        where = name or _("the temporary files")
-        return in_words(_("no space is left on the disk that has {file}", file=where), _(_TEMPORARY))
+        what = _("no space is left on the disk that has {file}", file=name or _("the temporary files"))
+        return in_words(what, _("free some, or set TMPDIR to a directory on another disk"))
     if number in (errno.EACCES, errno.EPERM, errno.EROFS) and name:
         words = N_("{file} can't be written ({reason}); set TMPDIR to a directory of your own")
         return _(words, file=name, reason=error.strerror)
@@ -215,5 +214,4 @@ def of_the_disk(folder: Path) -> str:
         full = shutil.disk_usage(folder).free < _ENOUGH
     except OSError:
         return ""
-    words = N_("no space is left on the disk that has the run's directory: {remedy}")
-    return _(words, remedy=_(_TEMPORARY)) if full else ""
+    return sentence(OSError(errno.ENOSPC, "", _("the run's directory"))) or "" if full else ""

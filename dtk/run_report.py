@@ -8,47 +8,40 @@ from pathlib import Path
 from typing import Any
 
 from dtk import plot
-from dtk.environment import versions
 from dtk.errors import DtkError, VerificationError
 from dtk.language import _
 from dtk.live.show import heading
 from dtk.proof.diagnose import diagnose
 from dtk.proof.proof import kept
 from dtk.proof.verify import prove
-from dtk.records.facts import RunLike
+from dtk.records.facts import RunLike, versions_of
 from dtk.scaling import summary
 from dtk.view.canvas import alternative
-from dtk.view.page import figure, page, table, text
+from dtk.view.page import figure, page, text
 from dtk.view.palette import member_name
 
 __all__ = ["compared", "write"]
 
 _LINES = 40  # of each log's end
-_PACKAGES = ("dtk", "tensorflow", "keras", "tf_keras", "numpy")
 
 
 def write(run: Any, path: str | Path, baseline: Any = None) -> Path:
     """Write the page and return its path. run, baseline: `Run`s, of a directory whose run failed too."""
-    ended = summary.how_it_ended(run)
-    installed = [(package, version or _("none")) for package, version in versions(*_PACKAGES).items()]
     asked = json.loads((run.folder.path / "job.json").read_text())
-    starts = [(str(each.number), f"{each.seconds:.1f}", each.failed or _("finished")) for each in run.folder.attempts]
+    starts = [f"{each.number}: {each.seconds:.1f} s, {each.failed or _('finished')}" for each in run.folder.attempts]
     names = [member_name(k, run.folder.workers) for k in range(len(run.folder.members))]
     heads = [_("The end of the log of {name}", name=name) for name in names]
     parts = [
         text(_("Summary"), summary.lines(run)),
         *_comparison(run, baseline),
         *_figures(run, baseline),
-        table(_("Starts of the cluster"), ("", _("seconds"), _("how it ended")), starts),
+        text(_("Starts of the cluster"), starts),
         *(text(head, each.log_end(_LINES)) for head, each in zip(heads, run.folder.members, strict=True)),
-        table(_("Versions"), (_("package"), _("installed here")), installed),
-        text(_("How it was asked for"), [json.dumps(asked, indent=2)]),
+        text(_("How it was asked for"), [json.dumps({**asked, "versions": versions_of(run)}, indent=2)]),
     ]
+    title = heading(run.workers, run.replicas, run.mode, asked.get("program", ""))
     path = Path(path)
-    path.write_text(
-        page(heading(run.workers, run.replicas, run.mode, asked.get("program", "")), ended.rstrip("."), parts),
-        encoding="utf-8",
-    )
+    path.write_text(page(title, summary.how_it_ended(run).rstrip("."), parts), encoding="utf-8")
     return path
 
 

@@ -20,7 +20,7 @@ from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Localhost, Place
 from dtk.live import show
 from dtk.records import Attempt, RunFolder
-from dtk.records.tables import Kept
+from dtk.records.tables import RunLike
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.watch.reader import Reader
 
@@ -31,7 +31,7 @@ __all__ = ["Run", "baseline", "carry_out", "opened", "run"]
 
 
 @dataclass(eq=False)
-class Run(Kept):
+class Run(RunLike):
     """What came of a run. Readable after the processes have ended: everything is in `dir`.
 
     Attributes:
@@ -279,10 +279,10 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
     finally:
         job.place.end(folder)
         if job.faults:
-            from dtk.faults import never_came  # which a run without faults does without
+            from dtk.faults import not_triggered  # which a run without faults does without
 
-            said = never_came(folder, job.faults)
-            print(*(_("dtk: {words}", words=words) + "\n" for words in said), sep="", end="", flush=True)
+            for line in not_triggered(folder, job.faults):
+                environment.say(line)
     seconds, results = time.monotonic() - began, [folders.result(worker, folder) for worker in folder.each]
     evaluated = folder.evaluator.result if folder.has_evaluator else None
     picture = ClusterPicture(configs[: job.workers], *configs[job.workers :])

@@ -14,7 +14,7 @@ import provoked as p
 from losing import ENDS, UNLIKE
 
 import dtk
-from dtk.extras import command
+from dtk.errors import command
 
 __all__ = ["CASES", "NOT_CHATTER", "TEXTS", "Case", "cause", "cause_alone", "kept", "provoke", "softmax_under_logits"]
 

@@ -10,7 +10,7 @@ from faking import steps_of
 from training import BATCH, batches
 
 import dtk
-from dtk import doctor, environment, faults
+from dtk import environment, faults
 from dtk.environment import Here
 from dtk.launch import request
 from dtk.records import RunFolder
@@ -60,11 +60,6 @@ def test_a_worker_is_not_on_colab(colab, tmp_path):
         assert not environment.on_colab()
     finally:
         environment.enter(None)
-
-
-@pytest.mark.trains
-def test_doctor_says_it(colab):
-    assert [finding.name for finding in doctor._workers()] == ["workers", "colab"]
 
 
 # ---- what is started

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dtk import digits
+from dtk import language
 
 
 @pytest.mark.parametrize("value", [0.000123, 0.5, 1, 12.3, 999, 999.6, 1000, 123456, 999_999, 1e6, 7.7e8, 1e12])
 def test_three_digits_and_no_power_of_ten(value):
-    said = digits.three(value)
+    said = language.three(value)
     assert "e+" not in said
     assert "e-" not in said
     number, _, size = said.partition(" ")
@@ -30,4 +30,4 @@ def test_three_digits_and_no_power_of_ten(value):
 )
 def test_chinese_counts_large_numbers_in_units_of_its_own(monkeypatch, value, said):
     monkeypatch.setenv("DTK_LANG", "zh")
-    assert digits.three(value) == said
+    assert language.three(value) == said

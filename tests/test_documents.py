@@ -59,7 +59,7 @@ def test_every_path_to_the_docs_in_the_code_is_there():
     pages = {name for text in told for name in re.findall(r"""\bpage\(["']([^"']+)["']\)""", text)}
     assert len(named) > 5
     assert len(pages) >= 3
-    named |= {f"docs/{page}" for page in pages}  # `dtk.extras.page`
+    named |= {f"docs/{page}" for page in pages}  # `dtk.errors.page`
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -34,7 +36,7 @@ def empty(tmp_path, monkeypatch):
 @pytest.fixture
 def fetched(empty, monkeypatch):
     """A stand-in for tensorflow-datasets' download: `fetched.append(error)` makes it fail; it gets the environment."""
-    import tensorflow_datasets as tfds
+    from tensorflow_datasets import public_api as tfds
 
     outcomes, seen = [], []
 
@@ -50,7 +52,7 @@ def fetched(empty, monkeypatch):
                 (place / name).touch()
 
     monkeypatch.setattr(tfds, "builder", lambda name, data_dir: Builder())
-    monkeypatch.setattr(datasets, "_reachable", lambda address: True)
+    monkeypatch.setattr(datasets, "_answers", lambda url: True)
     return outcomes, seen
 
 
@@ -69,27 +71,6 @@ def test_a_download_gets_the_proxies_back_and_only_for_itself(fetched, monkeypat
     assert len(seen) == 2, "what is there is not downloaded again"
 
 
-@pytest.mark.parametrize(
-    ("name", "variables", "hop"),
-    [
-        ("mnist", {}, (("storage.googleapis.com", 443), "storage.googleapis.com")),
-        ("mnist", {"https_proxy": "http://p.example:3128"}, (("p.example", 3128), "the proxy p.example")),
-        ("mnist", {"https_proxy": "p.example:3128"}, (("p.example", 3128), "the proxy p.example")),
-        ("mnist", {"http_proxy": "http://p.example:3128"}, (("storage.googleapis.com", 443), "storage.googleapis.com")),
-        ("fashion_mnist", {"http_proxy": "http://p.example:3128"}, (("p.example", 3128), "the proxy p.example")),
-        (
-            "mnist",
-            {"https_proxy": "http://p.example:3128", "no_proxy": "googleapis.com"},
-            (("storage.googleapis.com", 443), "storage.googleapis.com"),
-        ),
-    ],
-)
-def test_whom_a_download_talks_to(empty, monkeypatch, name, variables, hop):
-    for variable, value in variables.items():
-        monkeypatch.setenv(variable, value)
-    assert datasets._first_hop(datasets.URLS[name]) == hop
-
-
 @pytest.mark.trains
 @pytest.mark.parametrize(("name", "builder"), [("mnist", "MNIST"), ("fashion_mnist", "FashionMNIST")])
 def test_the_addresses_are_those_of_tensorflow_datasets(name, builder):
@@ -98,11 +79,30 @@ def test_the_addresses_are_those_of_tensorflow_datasets(name, builder):
     assert datasets.URLS[name] == getattr(theirs, builder).URL
 
 
-def test_reachable_is_what_answers():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = server.getsockname()
-        assert datasets._reachable(address)
-    assert not datasets._reachable(address)
+@pytest.fixture
+def server():
+    """The address of an HTTP server that answers 501."""
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield "http://{}:{}".format(*served.server_address)
+        served.shutdown()
+        thread.join()
+
+
+def test_what_answers_does_so_by_a_proxy_too(empty, server, monkeypatch):
+    assert datasets._answers(server)
+    assert not datasets._answers("http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", server)
+    assert datasets._answers("http://nowhere.invalid")
+
+
+def test_a_host_that_says_nothing_is_not_waited_for(empty, monkeypatch):
+    monkeypatch.setattr(datasets, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        assert not datasets._answers("http://{}:{}".format(*silent.getsockname()))
+        assert time.monotonic() - began < 10
 
 
 @pytest.mark.trains

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from dtk.records import Journal, RunFolder, events
-from dtk.records.events import KINDS, Event, Unknown, of_kind, parse, write
+from dtk.records.events import KINDS, Event, of_kind, parse, write
 
 ADAM = events.Optimizer(name="adam", variables=["kernel", "…"], made=30, recorded=29, pace=[2, 3])
 # One of each kind, with every field other than its default.
@@ -70,19 +70,14 @@ def test_fields_of_a_later_version_are_ignored(event):
     ("facts", "why"),
     [
         ({"state": "paused", "until": 3}, "a kind of a later version"),
-        ({"state": "ring", "what": "dropped", "round": 1}, "one that shares its state with others"),
-        ({"state": "ring", "what": ["odd"], "round": 1}, "and one whose what is no word"),
         ({"state": "training", "steps": 3}, "a field is missing"),
         ({"state": "updates", "optimizers": [{"name": "sgd"}], "models": 0}, "a field of a part is missing"),
         ({"state": "updates", "optimizers": [7], "models": 0}, "a part is something else"),
         ({"state": "loop", "kind": "fit", "scope": 7}, "and so is this one"),
     ],
 )
-def test_what_is_not_known_is_kept_and_breaks_nothing(facts, why):
-    event = parse(json.dumps({"at": 1.5, **facts}))
-    assert isinstance(event, Unknown), why
-    assert (event.at, event.name) == (1.5, facts.pop("state"))
-    assert event.facts == facts
+def test_what_is_not_known_breaks_nothing(facts, why):
+    assert parse(json.dumps({"at": 1.5, **facts})) == Event(1.5), why
 
 
 def test_only_kinds_are_written():
@@ -90,14 +85,14 @@ def test_only_kinds_are_written():
     class Done(events.Finished):
         pass
 
-    for event in (Unknown(1.0, "paused", {}), Event(1.0), Done(1.0)):
+    for event in (Event(1.0), Done(1.0)):
         with pytest.raises(TypeError, match=f"{type(event).__name__} is no kind of event"):
             write(event)
 
 
 def test_some_are_picked_by_kind():
     ring = of_kind(EACH, events.Ring)
-    assert [event.what for event in ring] == ["split", "sent", "received", "used"]
+    assert [event.state for event in ring] == ["ring split", "ring sent", "ring received", "ring used"]
     assert of_kind(EACH, events.Finished) == [events.Finished(9.0)]
     assert of_kind([], events.Finished) == []
 

@@ -140,7 +140,7 @@ def test_no_space_for_logs_and_records(tmp_path, how):
 
 def test_temporary_directories_that_take_no_files(tmp_path):
     said = plain("hostile.run_without_temporary_directory()", tmp_path)
-    assert said.startswith("SAID no directory for temporary files can be written")
+    assert said.startswith("SAID No usable temporary directory found in")
     assert said.endswith("set TMPDIR to a directory of your own")
 
 

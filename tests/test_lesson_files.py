@@ -46,7 +46,7 @@ def test_all_lessons_with_links_that_hold_without_a_clone(tmp_path, spoken):
     for file in folder.iterdir():
         text = file.read_text(encoding="utf-8")
         assert "](../" not in text, file.name
-        to_docs += text.count(f"]({dtk.extras.REPOSITORY}/blob/v{dtk.__version__}/docs/")
+        to_docs += text.count(f"]({dtk.errors.REPOSITORY}/blob/v{dtk.__version__}/docs/")
         assert file.suffix != ".ipynb" or json.loads(text)["cells"]
     assert to_docs >= 9
 
@@ -145,5 +145,5 @@ def test_lab_without_jupyterlab_copies_and_installs_nothing(tmp_path, monkeypatc
 def test_a_demo_that_can_not_be_kept_is_not_run(tmp_path, capsys):
     (tmp_path / "a file").touch()
     assert cli.main(["demo", "--out", "a file"]) == 1
-    said = "dtk: the figures can't be written into a file: File exists; name another folder\n"
+    said = "dtk: [Errno 17] File exists: 'a file'\n"
     assert capsys.readouterr() == ("", said)

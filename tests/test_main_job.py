@@ -6,11 +6,11 @@ import pytest
 from prepared import PREPARED, needs_mnist
 
 import dtk
-from dtk import demo
+from dtk import cli
 
 pytestmark = pytest.mark.trains
 
-EPOCHS = {"embedded": 1_497 // demo.GLOBAL_BATCH, "tfds": 60_000 // demo.GLOBAL_BATCH}  # whole batches of an epoch
+EPOCHS = {"embedded": 1_497 // cli.GLOBAL_BATCH, "tfds": 60_000 // cli.GLOBAL_BATCH}  # whole batches of an epoch
 
 
 @pytest.mark.parametrize("source", ["embedded", pytest.param("tfds", marks=[needs_mnist, pytest.mark.slow])])
@@ -18,8 +18,8 @@ def test_an_epoch_is_that_of_one_device(source, capsys, monkeypatch):
     if source == "tfds":
         monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
     steps = EPOCHS[source]
-    run = dtk.run(demo.train, workers=2, kwargs={"steps": steps, "source": source})
-    baseline = dtk.baseline(demo.train, kwargs={"steps": steps, "source": source})
+    run = dtk.run(cli.train, workers=2, kwargs={"steps": steps, "source": source})
+    baseline = dtk.baseline(cli.train, kwargs={"steps": steps, "source": source})
     dtk.verify(run, baseline)
     said = capsys.readouterr().out
     assert f"global_batch=128 steps={steps}" in said

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import dtk
-from dtk import extras
+from dtk import errors
 
 ROOT = Path(__file__).parent.parent
 PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+]+)")
@@ -112,7 +112,7 @@ def test_each_sentence_names_optional_dependencies_that_bring_what_lacks():
         extra: {canonical(Requirement(one).name) for one in group}
         for extra, group in project["optional-dependencies"].items()
     }
-    for extra, modules in extras._MODULES.items():
+    for extra, modules in errors._MODULES.items():
         assert {canonical(module) for module in modules} <= brought[extra]
 
 
@@ -158,7 +158,7 @@ def test_the_version_is_said_once_and_in_the_changelog():
 def test_the_name_and_the_address_are_said_alike():
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert (project["name"], project["urls"]["Repository"]) == (extras.DISTRIBUTION, extras.REPOSITORY)
+    assert (project["name"], project["urls"]["Repository"]) == (errors.DISTRIBUTION, errors.REPOSITORY)
 
 
 def test_nobody_is_told_to_install_what_is_somebody_elses():
@@ -208,7 +208,6 @@ def test_every_setting_by_environment_variable_is_listed():
     own = {
         "DTK_CLASS_CONNECTION",
         "DTK_CLASS_SECONDS",
-        "DTK_DATASETS",
         "DTK_ISOLATED",
         "DTK_PROXIES",
         "DTK_SCRATCH",

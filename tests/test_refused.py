@@ -51,11 +51,23 @@ def accumulating():
     return keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
 
 
+def overwriting():
+    import keras
+
+    return keras.optimizers.SGD(0.1, use_ema=True, ema_overwrite_frequency=2)
+
+
 CAN_NOT = {
     "accumulation": (
         {"optimizer": accumulating},
         "SGD(gradient_accumulation_steps=2): Keras 3 can't accumulate gradients under a strategy; leave it out, and "
         "batch 2 times as many examples",
+        "merge_call",
+    ),
+    "overwriting": (
+        {"optimizer": overwriting},
+        "SGD(ema_overwrite_frequency=2): Keras 3 can't overwrite the weights under a strategy; leave it out, and use "
+        "keras.callbacks.SwapEMAWeights(swap_on_epoch=True)",
         "merge_call",
     ),
     "jit": (

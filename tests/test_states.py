@@ -176,7 +176,7 @@ def compared(program, steps):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("name", ["attention adam", "loop relu adam", "two fits"])
+@pytest.mark.parametrize("name", ["attention adam", "loop relu adam", "two fits", "adafactor"])
 def test_each_step_of_a_right_program_agrees(name):
     run, baseline = compared(RIGHT[name], 20)
     _, lines = run.followed(baseline)

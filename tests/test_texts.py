@@ -13,7 +13,7 @@ import pytest
 from error_cases import CASES, kept
 
 from dtk.compat import causes
-from dtk.extras import command
+from dtk.errors import command
 from dtk.records import RunFolder
 from dtk.watch import explain
 from dtk.watch import watch as watching

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 import dtk
-from dtk.digits import three
+from dtk.language import three
 from dtk.scaling.job import ETHERNET_10, ETHERNET_100, Cluster, Job
 from dtk.scaling.prediction import predict
 from dtk.view.what_if import EXAMPLE, LIMIT_COLORS, predictions, tell, what_if

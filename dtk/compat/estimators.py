@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dtk import extras
+from dtk import errors
 from dtk.compat.fingerprint import row
 from dtk.compat.libraries import replaces, tf
 from dtk.errors import ClusterConfigError
@@ -61,7 +61,7 @@ def api() -> ModuleType:
         if native:
             names, convert = tf.estimator, tf.keras.estimator.model_to_estimator
         else:
-            extras.need("estimator", "dtk.estimator")
+            errors.need("estimator", "dtk.estimator")
             _stand_in()
             names, convert = importlib.import_module(_API), _model_to_estimator
         _api = ModuleType("dtk.estimator", "tf.estimator")
@@ -87,7 +87,7 @@ def _model_to_estimator(keras_model: Any = None, **kwargs: Any) -> Any:
 def _stand_in() -> None:
     """Puts the three missing pieces where the package's submodules look for them."""
     spec = importlib.util.find_spec("tensorflow_estimator")
-    assert spec is not None, "extras.need has found it"
+    assert spec is not None, "errors.need has found it"
     package = ModuleType("tensorflow_estimator")
     package.__path__ = list(spec.submodule_search_locations or [])
     package.__spec__ = spec

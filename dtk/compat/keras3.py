@@ -364,7 +364,7 @@ def _is_mirrored(strategy: Any) -> bool:
 
 
 def _check(model: Any, fits: bool) -> None:
-    """Raises for gradient accumulation, in whose `cond` TensorFlow can't merge replicas, and for XLA on CPUs."""
+    """Raises for what an optimizer does in a `cond`, where TensorFlow can't merge replicas, and for XLA on CPUs."""
     strategy, optimizer = model.distribute_strategy, getattr(model, "optimizer", None)
     if not _is_mirrored(strategy):
         return
@@ -374,6 +374,12 @@ def _check(model: Any, fits: bool) -> None:
         raise ClusterConfigError(
             f"{type(optimizer).__name__}(gradient_accumulation_steps={steps}): Keras 3 can't accumulate gradients "
             f"under a strategy; leave it out, and batch {steps} times as many examples"
+        )
+    every = getattr(optimizer, "use_ema", False) and getattr(optimizer, "ema_overwrite_frequency", None)
+    if fits and every:
+        raise ClusterConfigError(
+            f"{type(optimizer).__name__}(ema_overwrite_frequency={every}): Keras 3 can't overwrite the weights under a "
+            "strategy; leave it out, and use keras.callbacks.SwapEMAWeights(swap_on_epoch=True)"
         )
     on_cpus = all("CPU" in device for device in strategy.extended.worker_devices)
     if model.jit_compile and strategy.num_replicas_in_sync > 1 and on_cpus:

@@ -35,8 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk.course.exercise import Exercise, Trial, all_exercises
-from dtk.errors import DtkError
-from dtk.extras import REPOSITORY, page
+from dtk.errors import REPOSITORY, DtkError, page
 from dtk.language import ENGLISH, N_, _, languages
 
 __all__ = [

@@ -29,7 +29,7 @@ from dtk.errors import DtkError
 from dtk.interactive import DISPLAYED
 from dtk.interactive.barrier import Files, Stopped
 from dtk.language import N_, _
-from dtk.records import weights
+from dtk.records import write_whole
 
 __all__ = ["Shell", "Takes", "failure", "flush", "make", "replay", "run"]
 
@@ -45,7 +45,7 @@ class _Publisher(DisplayPublisher):
             return
         number = time.monotonic_ns()
         item = {"data": {kind: _as_text(value) for kind, value in data.items()}, "metadata": metadata or {}}
-        weights.replace(self.folder / f"display-{number}.json", json.dumps(item, default=repr).encode())
+        write_whole(self.folder / f"display-{number}.json", json.dumps(item, default=repr).encode())
         flush()
         os.write(1, f"\n{DISPLAYED.format(number=number)}\n".encode())
 

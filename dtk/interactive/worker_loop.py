@@ -33,7 +33,7 @@ from dtk.interactive import shell
 from dtk.interactive.barrier import Gate
 from dtk.interactive.inspection import digest_of, is_plain, look, numbers, variables_of
 from dtk.language import N_, _
-from dtk.records import events, weights
+from dtk.records import events, write_whole
 from dtk.worker import ship, states, wire, worker
 from dtk.worker.progress import keep_beside, progress, write_updates
 from dtk.worker.wire import Message, Wire
@@ -100,7 +100,7 @@ class WorkerLoop:
             _Reader(io.BytesIO(data)).load()
         except Exception:
             return {"stays": repr(value)[:200]}
-        weights.replace(self.folder / f"value-{number}.pkl", data)
+        write_whole(self.folder / f"value-{number}.pkl", data)
         return {"value": f"{self.folder.name}/value-{number}.pkl"}
 
     # ---- the main thread
@@ -265,7 +265,7 @@ def _give(loop: WorkerLoop, message: Message) -> Message:
     found = dict(_variables(loop, message["names"]))
     arrays = {name: variable.arrays()[0] for name, variable in found.items()}
     rest = {} if message["names"] else _rest(loop)
-    weights.replace(loop.place.run.path / message["file"], ship.pack_result((arrays, rest)))
+    write_whole(loop.place.run.path / message["file"], ship.pack_result((arrays, rest)))
     return {"count": len(arrays)}
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from dtk import datasets, environment
+from dtk import environment
 from dtk.environment import ENDED
 from dtk.errors import DtkError
 from dtk.launch import folders, messages, warm
@@ -103,7 +103,6 @@ class Agent:
             "cores": environment.cores(),
             "env": {name: os.environ[name] for name in _COUNTS if name in os.environ},
             "root": str(self.root),
-            "datasets": datasets.cached(),
         }
 
     def _reserve(self) -> Found:

@@ -16,7 +16,7 @@ import signal
 import sys
 from pathlib import Path
 
-from dtk.extras import page
+from dtk.errors import page
 from dtk.language import N_, _
 from dtk.launch.messages import Ready, as_line
 from dtk.worker.process import adopt_orphans, die_with, end_children, isolate

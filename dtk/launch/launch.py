@@ -13,8 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment, limits
-from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled
-from dtk.extras import page
+from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled, page
 from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request, tf_config
 from dtk.launch.folders import on_free_ports

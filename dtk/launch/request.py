@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from dtk import environment, extras, limits
+from dtk import environment, errors, limits
 from dtk.compat.libraries import installed_keras_2, keras_2_chosen, why_not_keras_3
 from dtk.errors import ClusterConfigError, seconds, whole_number
 from dtk.language import N_, _, ngettext
@@ -339,10 +339,10 @@ def checked_keras(keras: Any, fn: Any, force: bool = False) -> int | None:
         if keras == 3:
             words = _("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
             raise ClusterConfigError(words)
-        extras.need("estimator", "dtk.estimator")
+        errors.need("estimator", "dtk.estimator")
         return 2
     if keras == 2:
-        extras.need("keras2", "keras=2")
+        errors.need("keras2", "keras=2")
     elif not force and (keras == 3 or not keras_2_chosen()) and (refused := why_not_keras_3()):
         raise ClusterConfigError(refused[0], remedy=refused[1])
     return keras

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk.datasets import SOMEWHERE
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 from dtk.launch import messages
@@ -144,9 +143,7 @@ class Remote:
         lent = self.lent[member]
         share = sum(other.facts["machine"] == lent.facts["machine"] for other in self.lent)
         root = Path(lent.facts["root"]) / self._folder.path.name
-        somewhere = {name for other in self.lent for name in other.facts["datasets"]}
-        env = {**lent.facts["env"], SOMEWHERE: " ".join(sorted(somewhere))}
-        return Machine(lent.host, env, lent.facts["cores"], share, root, lent.ahead)
+        return Machine(lent.host, lent.facts["env"], lent.facts["cores"], share, root, lent.ahead)
 
     def lost(self) -> dict[int, str]:
         """Members whose agent is gone, or has not been heard of for 10 s."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dtk import datasets, environment
+from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch import launch, request
@@ -82,8 +82,6 @@ def export(
         share=workers,
         stall_timeout=None,
     )
-    # No kernel will ask the machines what they have: they need what this one has, and one without it says so.
-    job = replace(job, env={**job.env, datasets.SOMEWHERE: " ".join(sorted(datasets.cached()))})
     if text is not None:
         job = replace(job, strategy=False, program=PROGRAM)  # the program makes its own
     _write(folder, job, text)

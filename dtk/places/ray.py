@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dtk import extras
+from dtk import errors
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, ngettext
 from dtk.launch.agent import Agent
@@ -140,7 +140,7 @@ class Ray(Engine):
             import ray
         except ImportError:
             words = N_('on="ray": Ray is not installed here; {command}')
-            raise ClusterConfigError(_(words, command=extras.command("ray"))) from None
+            raise ClusterConfigError(_(words, command=errors.command("ray"))) from None
         address = self.address or os.environ.get("RAY_ADDRESS")
         if not ray.is_initialized():
             _reach(address)

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.digits import first_three, rounded
-from dtk.language import N_, _
+from dtk.language import N_, _, first_three, rounded
 from dtk.launch.again import whom
 from dtk.proof.case import Case
 from dtk.proof.following import COARSE

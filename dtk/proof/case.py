@@ -8,9 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from dtk.digits import relative
 from dtk.errors import VerificationError
-from dtk.language import N_, _
+from dtk.language import N_, _, relative
 from dtk.proof.evidence import Evidence
 from dtk.proof.following import Following
 from dtk.proof.mistakes import Diagnosis, found

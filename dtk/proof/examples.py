@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtk.digits import first_three
-from dtk.language import N_, _
+from dtk.language import N_, _, first_three
 from dtk.proof.case import Case
 from dtk.proof.mistakes import Diagnosis, either, found
 from dtk.records.facts import SAME_DATA

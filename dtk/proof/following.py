@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from dtk.digits import first_three, rounded
 from dtk.errors import DtkError, VerificationError
-from dtk.language import N_, _
+from dtk.language import N_, _, first_three, rounded
 from dtk.launch.again import whom
 from dtk.proof.evidence import Evidence, collect
 from dtk.proof.losses import RTOL, check_loss, check_named_losses

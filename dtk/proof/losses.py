@@ -6,9 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dtk.digits import relative
 from dtk.errors import VerificationError
-from dtk.language import N_, _
+from dtk.language import N_, _, relative
 from dtk.proof.evidence import Evidence
 from dtk.records.events import Loop, of_kind
 from dtk.scaling.shares import global_loss, uneven, weighted_loss

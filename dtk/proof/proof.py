@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.proof.steps import Steps, judged
-from dtk.records import weights
+from dtk.records import write_whole
 
 if TYPE_CHECKING:
     import pandas
@@ -75,7 +75,7 @@ class Proof:
         """Writes it into a run's directory, from which `kept` reads it."""
         facts = {"verdict": self.verdict, "lines": self.lines, "steps": self.steps, "failed": self.failed}
         followed = {replicas: steps.read for replicas, steps in self.followers.items()}
-        weights.replace(folder / FILE, json.dumps({**facts, "followers": followed}).encode())
+        write_whole(folder / FILE, json.dumps({**facts, "followers": followed}).encode())
 
     def __repr__(self) -> str:
         return f"<Proof {self.verdict}: {self.steps} steps>"

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dtk.digits import rounded
-from dtk.language import N_, _
+from dtk.language import N_, _, rounded
 from dtk.proof.bisection import beside_a_penalty, of_gradients, scaled_alike
 from dtk.proof.case import Case
 from dtk.proof.following import COARSE

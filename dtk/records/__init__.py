@@ -19,7 +19,8 @@ A run's directory (mode 0700):
         events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}; `events` has the kinds
         variables.jsonl  units.jsonl  states.bin    the state of each step (`dtk.worker.states`)
         losses.jsonl     where a step has several losses: [replica, step, values], names in an event "losses"
-        weights-initial.npz  weights-final.npz, and more where there are several models or trainings: `weights`
+        weights-initial.npz  weights-final.npz    of the first model that was recorded, before the first step and
+                             at the end; weights-initial-1.npz, weights-final-1.npz of the second, and so on
         result.pkl  error.json   what the function returned; {"type", "message", "traceback"} where it raised
         follow.jsonl     of a follower: a line for each step that it made again (`dtk.worker.follow`)
         stacks.txt       Python stacks, written when dtk asks for them (a stall, a time-out)
@@ -40,17 +41,17 @@ import errno
 import json
 import os
 import pickle
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk.records import weights
 from dtk.records.events import Event, Losses, Tail, of_kind, parse, write
 from dtk.records.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
-from dtk.records.weights import Weights
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "WorkerFolder",
     "evaluations",
     "frame",
+    "write_whole",
 ]
 
 
@@ -81,6 +83,14 @@ GROWING = (
     "units.jsonl",
     "events.jsonl",
 )
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights at one moment: names and arrays in the models' own order."""
+
+    names: list[str]
+    arrays: list[np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -111,14 +121,10 @@ class WorkerFolder:
 
     @property
     def records(self) -> list[Record]:
-        return [self.record(line) for line in Tail(self.path / "records.jsonl").lines()]
-
-    def record(self, line: bytes) -> Record:
-        """Parses one line of records.jsonl, as the Journal wrote it."""
-        return Record(self.worker, *json.loads(line))
+        return self.records_of(Tail(self.path / "records.jsonl").lines())
 
     def records_of(self, lines: list[bytes]) -> list[Record]:
-        """Parses several such lines at once, which takes a third of the time."""
+        """Parses lines of records.jsonl, as the Journal wrote them: all at once, which takes a third of the time."""
         return [Record(self.worker, *row) for row in json.loads(b"[" + b",".join(lines) + b"]")]
 
     @property
@@ -128,10 +134,6 @@ class WorkerFolder:
     def lines(self, name: str) -> list[Any]:
         """The objects of one of its files of lines: "marks", "units", "variables", "follow"; [] where there is none."""
         return [json.loads(line) for line in Tail(self.path / f"{name}.jsonl").lines()]
-
-    @property
-    def marks(self) -> list[list[Any]]:
-        return self.lines("marks")
 
     @property
     def losses(self) -> list[tuple[int, int, dict[str, float]]]:
@@ -155,7 +157,7 @@ class WorkerFolder:
 
     def save_error(self, kind: str, message: str, traceback: str, by_a_peer: bool = False) -> None:
         text = json.dumps({"type": kind, "message": message, "traceback": traceback, "by_a_peer": by_a_peer})
-        weights.replace(self.path / "error.json", text.encode())
+        write_whole(self.path / "error.json", text.encode())
 
     @property
     def result(self) -> Any:
@@ -163,15 +165,47 @@ class WorkerFolder:
         return pickle.loads((self.path / "result.pkl").read_bytes())
 
     def save_result(self, pickled: bytes) -> None:
-        weights.replace(self.path / "result.pkl", pickled)
+        write_whole(self.path / "result.pkl", pickled)
 
     def weights(self, which: str) -> Weights | None:
-        """Weights at "initial" (before the first step) or "final"; None where nothing has them."""
-        return weights.load(self.path, which)
+        """Weights at "initial" (before the first step) or "final", of all models; None where nothing recorded them."""
+        import numpy as np
 
-    def save_weights(self, which: str, names: list[str], arrays: list[Any], part: int = 0) -> None:
-        """Writes the weights of one model, the part-th of the run; see `weights`."""
-        weights.save(self.path, which, names, arrays, part)
+        found, files = Weights([], []), self._weights_files(which)
+        for file in files:
+            with np.load(file, allow_pickle=False) as archive:
+                names = [str(name) for name in archive["names"]]
+                found.names.extend(names)
+                found.arrays.extend(archive[f"{i:05d}"] for i in range(len(names)))
+        return found if files else None
+
+    def save_weights(self, which: str, names: Sequence[str], arrays: Sequence[Any], part: int = 0) -> None:
+        """Writes the weights of one model, the part-th of the run; bfloat16, which NumPy's format lacks, as float32."""
+        import numpy as np
+
+        plain = [a if a.dtype.kind in "biufc" else a.astype(np.float32) for a in map(np.asarray, arrays)]
+        named: dict[str, Any] = {f"{i:05d}": a for i, a in enumerate(plain)}
+        target = self._weights_file(which, part)
+        unfinished = target.with_suffix(".part.npz")
+        np.savez(unfinished, names=np.array(list(names), dtype=np.str_), **named)
+        os.replace(unfinished, target)
+
+    def has_weights(self, which: str, part: int = 0) -> bool:
+        return self._weights_file(which, part).exists()
+
+    def take_weights(self, which: str, other: WorkerFolder) -> None:
+        """Puts the other's weights of this name, where there are any, in the place of its own."""
+        for file in other._weights_files(which):
+            write_whole(self.path / file.name, file.read_bytes())
+
+    def _weights_file(self, which: str, part: int) -> Path:
+        return self.path / f"weights-{which}{f'-{part}' if part else ''}.npz"
+
+    def _weights_files(self, which: str) -> list[Path]:
+        """Each model's file, by its number; a model without any is left out."""
+        name = re.compile(rf"weights-{which}(?:-(\d+))?\.npz")
+        found = [(name.fullmatch(file.name), file) for file in self.path.glob("weights-*")]
+        return [file for _, file in sorted((int(match[1] or 0), file) for match, file in found if match)]
 
 
 class Journal:
@@ -274,7 +308,7 @@ class RunFolder:
     def save_attempt(self, number: int, failed: str | None, began: float, ended: float) -> None:
         """Writes down how a start of the cluster ended; failed: what is said of it, None where all went well."""
         text = json.dumps({"number": number, "failed": failed, "began": began, "ended": ended})
-        weights.replace(self.path / "attempt.json", text.encode())
+        write_whole(self.path / "attempt.json", text.encode())
 
     @property
     def records(self) -> pandas.DataFrame:
@@ -341,6 +375,13 @@ def _whole(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     return data[: data.rfind(b"\n") + 1]
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_bytes(data)
+    os.replace(part, path)
 
 
 def _append(descriptor: int, text: str) -> None:

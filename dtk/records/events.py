@@ -2,7 +2,7 @@
 
 A line is {"at": seconds, "state": NAME, FIELD: value, ...}. `at` is in seconds since the call of `dtk.run`, on the one
 clock that all processes of a run share. A reader ignores fields that it does not know, and takes the default of one
-that is missing; a line of a kind that it does not know becomes `Unknown`.
+that is missing; a line of a kind that it does not know becomes an `Event`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ __all__ = [
     "Tail",
     "Traced",
     "Training",
-    "Unknown",
     "Updates",
     "of_kind",
     "parse",
@@ -57,45 +56,32 @@ class Event:
     """Something that happened to a member of the run. at: seconds since the call of `dtk.run`."""
 
     state: ClassVar[str] = ""  # the kind's name on disk
-    what: ClassVar[str] = ""  # where several kinds share a state: which one
     at: float
 
-    def __init_subclass__(cls, state: str = "", what: str = "") -> None:
+    def __init_subclass__(cls, state: str = "") -> None:
         if state:
-            cls.state, cls.what = state, what
-            KINDS[state, what] = cls
+            cls.state = state
+            KINDS[state] = cls
 
 
-KINDS: dict[tuple[str, str], type[Event]] = {}  # every kind that is written, by state and what
+KINDS: dict[str, type[Event]] = {}  # every kind that is written, by state
 Kind = TypeVar("Kind", bound=Event)  # one kind
-
-
-@dataclass(frozen=True)
-class Unknown(Event):
-    """A line that this version has no kind for, or that lacks what its kind needs. name: its state. facts: the rest."""
-
-    name: str
-    facts: dict[str, Any]
 
 
 def write(event: Event) -> str:
     """The event as a line. Raises TypeError for one of no kind, and for a field that JSON can't hold."""
-    if KINDS.get((event.state, event.what)) is not type(event):
+    if KINDS.get(event.state) is not type(event):
         raise TypeError(f"{type(event).__name__} is no kind of event that is written")
-    which = {"what": event.what} if event.what else {}
-    return json.dumps({"at": event.at, "state": event.state, **which, **asdict(event)}) + "\n"
+    return json.dumps({"at": event.at, "state": event.state, **asdict(event)}) + "\n"
 
 
 def parse(line: str | bytes) -> Event:
     """The event of a line, as any version wrote it."""
     facts = json.loads(line)
-    at, state = facts.pop("at"), facts.pop("state")
-    kind = KINDS.get((state, "")) or KINDS.get((state, str(facts.get("what", ""))))
-    if kind is not None:
-        known = {each.name: facts[each.name] for each in fields(kind) if each.name in facts}
-        with contextlib.suppress(TypeError):  # where it lacks a field, or has something else there
-            return kind(at, **known)
-    return Unknown(at, state, facts)
+    kind = KINDS.get(facts["state"], Event)
+    with contextlib.suppress(TypeError):  # where it lacks a field, or has something else there
+        return kind(**{each.name: facts[each.name] for each in fields(kind) if each.name in facts})
+    return Event(facts["at"])
 
 
 def of_kind(events: Iterable[Event], kind: type[Kind]) -> list[Kind]:
@@ -306,20 +292,18 @@ class Evaluation(Event, state="evaluation"):
 
 @dataclass(frozen=True, kw_only=True)
 class Ring(Event):
-    """Something in the ring. round: the all-reduce's number, from 1. step: the exchange's number in it, from 1.
-    chunk: its number.
-    """
+    """Something in the ring. round, step: the numbers of the all-reduce and of the exchange in it, from 1."""
 
     round: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class RingSplit(Ring, state="ring", what="split"):
+class RingSplit(Ring, state="ring split"):
     """A gradient was cut into chunks; a round begins."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RingSent(Ring, state="ring", what="sent"):
+class RingSent(Ring, state="ring sent"):
     """A chunk leaves for the next worker."""
 
     step: int
@@ -327,7 +311,7 @@ class RingSent(Ring, state="ring", what="sent"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RingReceived(Ring, state="ring", what="received"):
+class RingReceived(Ring, state="ring received"):
     """The previous worker's chunk came."""
 
     step: int
@@ -335,7 +319,7 @@ class RingReceived(Ring, state="ring", what="received"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RingUsed(Ring, state="ring", what="used"):
+class RingUsed(Ring, state="ring used"):
     """What this worker's chunk held after one had come for it at `step`.
 
     parts: the workers whose gradient is in its sum, with repetitions; None for anything else.

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from dtk.language import _
 from dtk.records.events import Alone, Augments, Kind, Loop, Scope, Traced, of_kind
-from dtk.records.tables import Recorded
+from dtk.records.tables import RunLike
 
 __all__ = [
     "MOVING",
@@ -32,6 +32,7 @@ __all__ = [
     "rates_known",
     "same_examples",
     "scope_of",
+    "versions_of",
 ]
 
 
@@ -41,14 +42,6 @@ SAME_DATA = 1e-3
 # Of batch normalisation, in the names of its weights: each replica has its own, and no gradient changes them. For
 # TensorFlow they are like all others (Keras 3 gives them no aggregation), so that only the name tells.
 MOVING = ("moving_mean", "moving_variance")
-
-
-class RunLike(Recorded, Protocol):
-    """What is needed of a `dtk.Run`, which lives in a room above this one."""
-
-    mode: str
-    replicas: int
-    seed: int | None
 
 
 def events(run: RunLike, kind: type[Kind]) -> list[Kind]:
@@ -108,12 +101,13 @@ def rates_known(run: RunLike) -> bool:
 
 def other_versions(run: RunLike, baseline: RunLike) -> str:
     """ "tensorflow 2.21.0 and 2.15.1", where run and baseline were made with other ones; "" elsewhere, or not known."""
-    mine, other = _versions(run), _versions(baseline)
+    mine, other = versions_of(run), versions_of(baseline)
     apart = [name for name in mine if mine[name] and other.get(name) and mine[name] != other[name]]
     return _(", ").join(_("{name} {mine} and {other}", name=name, mine=mine[name], other=other[name]) for name in apart)
 
 
-def _versions(run: RunLike) -> dict[str, str | None]:
+def versions_of(run: RunLike) -> dict[str, str | None]:
+    """The versions of Python, TensorFlow and Keras that the run was made with; {} where nothing tells."""
     try:
         found: dict[str, str | None] = json.loads((run.folder.path / "versions.json").read_text())
     except (OSError, ValueError):

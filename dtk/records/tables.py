@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtk.records.events import Evaluation, Event, of_kind
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "NAMED",
-    "Kept",
     "Record",
     "Recorded",
+    "RunLike",
     "counting",
     "evaluations",
     "frame",
@@ -54,24 +54,14 @@ class Record(NamedTuple):
 COLUMNS = Record._fields
 
 
-class Recorded(Protocol):
-    """What has a run's directory and its records: a `Run`, or the error of one that had started."""
-
-    @property
-    def folder(self) -> RunFolder: ...
-
-    @property
-    def records(self) -> pandas.DataFrame: ...
-
-
-class Kept:
-    """What a run left behind, readable however it ended.
+class Recorded:
+    """What a run left behind, readable however it ended: the base of `Run`, and of an error of one that had started.
 
     Attributes:
-        folder: the run's directory, as dtk reads it (`dtk.records.RunFolder`); None where there was none.
+        folder: the run's directory, as dtk reads it (`dtk.records.RunFolder`); None in an error that has none.
     """
 
-    folder: RunFolder | None
+    folder: RunFolder
 
     @cached_property
     def records(self) -> pandas.DataFrame:
@@ -96,6 +86,14 @@ class Kept:
     def evaluator_log(self) -> str:
         """Everything the evaluator printed; "" in a run without one."""
         return self.folder.evaluator.log if self.folder is not None else ""
+
+
+class RunLike(Recorded):
+    """What rooms below that of `dtk.Run` need of one."""
+
+    mode: str
+    replicas: int
+    seed: int | None
 
 
 _TYPES: dict[str, str] = {
@@ -171,15 +169,10 @@ def counting(tables: Sequence[pandas.DataFrame]) -> pandas.DataFrame:
     >>> counting([lost, anew])[["step", "loss"]].to_numpy().tolist()
     [[1.0, 0.5], [2.0, 0.4], [3.0, 0.4], [4.0, 0.4]]
     """
-    import pandas
-
     kept: list[pandas.DataFrame] = []
     first = float("inf")
     for table in reversed(tables):
         kept.insert(0, table[table.step < first])
         first = min(first, float(table.step.min()) if len(table) else first)
     full = [table for table in kept if len(table)]
-    if not full:
-        return tables[-1]
-    table = pandas.concat(full, ignore_index=True) if len(full) > 1 else full[0]
-    return table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
+    return joined(full) if full else tables[-1]

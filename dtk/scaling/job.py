@@ -35,9 +35,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dtk.digits import three
 from dtk.errors import ClusterConfigError
-from dtk.language import N_, _
+from dtk.language import N_, _, three
 
 __all__ = [
     "ALGORITHMS",

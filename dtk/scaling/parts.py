@@ -93,7 +93,7 @@ def _recorded(folder: RunFolder) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     later = times.step > times.groupby("worker").step.transform("min")
     steps = times[later].sort_values(["worker", "ended"], ignore_index=True)
     steps["lo"] = steps.ended - steps.period
-    rows = [(corner.worker, kind == "reduce", *rest) for corner in folder.each for kind, *rest in corner.marks]
+    rows = [(corner.worker, kind == "reduce", *rest) for corner in folder.each for kind, *rest in corner.lines("marks")]
     marks = pd.DataFrame(rows, columns=["worker", "reduce", "begin", "end", "bytes"])
     marks = marks.astype({"worker": steps.worker.dtype, "reduce": bool, "begin": float, "end": float, "bytes": float})
     places = steps.reset_index(names="row")[["worker", "row", "step", "period", "lo", "ended"]].sort_values("ended")

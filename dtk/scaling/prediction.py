@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dtk.digits import three
 from dtk.errors import ClusterConfigError
-from dtk.language import N_, _
+from dtk.language import N_, _, three
 from dtk.scaling.job import Cluster, Cost, Job, Link, all_reduce, check, ethernet, slowest, slowest_mean
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtk.digits import three
-from dtk.language import N_, _, aligned, ngettext
+from dtk.language import N_, _, aligned, ngettext, three
 from dtk.records.events import Failed, Finished, of_kind
 from dtk.scaling.parts import PARTS, step_parts
 from dtk.scaling.shares import by_step, global_loss
@@ -23,12 +22,12 @@ from dtk.scaling.timing import step_times, throughput
 if TYPE_CHECKING:
     import pandas
 
-    from dtk.records.tables import Kept, Recorded
+    from dtk.records.tables import Recorded
 
 __all__ = ["GAPS", "MEASURES", "apart", "facts", "how_it_ended", "lines", "losses", "measures", "rows", "study_summary"]
 
 
-def facts(run: Kept) -> dict[str, Any]:
+def facts(run: Recorded) -> dict[str, Any]:
     """What was trained: steps, epochs, global_batch, first_loss, last_loss, examples_per_second, first_step_seconds.
 
     examples_per_second is that of `dtk.scaling.timing.throughput`, of all workers together. A value is None where the
@@ -51,13 +50,12 @@ def facts(run: Kept) -> dict[str, Any]:
     }
 
 
-def rows(run: Kept) -> list[dict[str, Any]]:
+def rows(run: Recorded) -> list[dict[str, Any]]:
     """Of each worker, and of the evaluator: name, steps, examples, step_seconds (median, the first left out), ended.
 
     ended: "finished", "failed", or "stopped" where it was ended because of another, or by whoever waited for it.
     """
     found = []
-    assert run.folder is not None
     times = step_times(run.records)
     for member in run.folder.members:
         own, events = times[times.worker == member.worker], member.events
@@ -74,16 +72,15 @@ def rows(run: Kept) -> list[dict[str, Any]]:
     return found
 
 
-def how_it_ended(run: Kept) -> str:
+def how_it_ended(run: Recorded) -> str:
     """How the last start of the cluster ended, in words."""
-    assert run.folder is not None
     attempts = run.folder.attempts
     if not attempts:
         return _("it has not come to its end")
     return attempts[-1].failed or _("finished in {seconds:.1f} s", seconds=attempts[-1].ended)
 
 
-def lines(run: Kept) -> list[str]:
+def lines(run: Recorded) -> list[str]:
     """The facts and the rows as text, a table of fixed width."""
     heads = ("", _("steps"), _("examples"), _("a step"), _("ended"))
     table = [heads]

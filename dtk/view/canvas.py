@@ -25,9 +25,8 @@ from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
-from dtk.digits import three
 from dtk.environment import in_notebook
-from dtk.language import N_, _, columns, language
+from dtk.language import N_, _, columns, language, three
 from dtk.view.palette import CURVE_COLORS
 
 __all__ = [

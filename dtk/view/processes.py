@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import pandas
 from matplotlib.axes import Axes
 
-from dtk.digits import bytes_of
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _, bytes_of, ngettext
 from dtk.records.facts import MOVING
 from dtk.records.tables import Recorded
 from dtk.scaling.parts import step_reductions

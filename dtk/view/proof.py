@@ -10,8 +10,7 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 
-from dtk.digits import rounded, scientific, three
-from dtk.language import N_, _
+from dtk.language import N_, _, rounded, three
 from dtk.proof.losses import CANCELLING, RTOL, allowed
 from dtk.proof.proof import Proof
 from dtk.records.tables import Recorded
@@ -101,7 +100,7 @@ def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str]) -> tuple[st
         title = _("{name}: {words}", name=names[0], words=f"{title[0].lower()}{title[1:]}") if names[0] else title
     # Without the word for what is compared: notebooks' comparison replaces no line that has it.
     caption = N_("Each point is a step. Dashed: a bound of {rtol} of the loss (and {atol}, for float32).")
-    return title, _(caption, rtol=scientific(RTOL), atol=rounded(CANCELLING))
+    return title, _(caption, rtol=rounded(RTOL), atol=rounded(CANCELLING))
 
 
 def _verdict(table: pandas.DataFrame) -> str:

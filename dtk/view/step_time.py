@@ -9,8 +9,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from dtk.digits import bytes_of, three
-from dtk.language import N_, _
+from dtk.language import N_, _, bytes_of, three
 from dtk.scaling.parts import PARTS, step_parts, step_reductions
 from dtk.view import canvas
 from dtk.view.palette import PART_COLORS, worker_name

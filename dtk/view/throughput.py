@@ -10,8 +10,7 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from dtk.digits import three
-from dtk.language import N_, _, columns, ngettext
+from dtk.language import N_, _, columns, ngettext, three
 from dtk.records.tables import Recorded
 from dtk.scaling import timing
 from dtk.scaling.summary import GAPS, losses

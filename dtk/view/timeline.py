@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from dtk.digits import three
-from dtk.language import N_, _, columns
+from dtk.language import N_, _, columns, three
 from dtk.records import RunFolder, evaluations
 from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
 from dtk.records.tables import Recorded

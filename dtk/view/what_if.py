@@ -16,9 +16,8 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from dtk.digits import three
 from dtk.environment import live_mode
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _, ngettext, three
 from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, ETHERNET_100, LINKS, Cluster, Job, check
 from dtk.scaling.prediction import LIMITS, predict
 from dtk.view.canvas import axes, headline, ink, legend_below, note

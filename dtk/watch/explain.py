@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from dtk import extras
+from dtk import errors
 from dtk.errors import in_words
 from dtk.language import N_, _
 
@@ -76,7 +76,7 @@ def _meant(kind: str, message: str) -> str:
         return mismatch(flat)
     for pattern, sentence in KNOWN:
         if match := pattern.search(flat):
-            return _(sentence).format(*match.groups(), install=extras.command("tensorboard"))
+            return _(sentence).format(*match.groups(), install=errors.command("tensorboard"))
     return _stable(kind, message)
 
 

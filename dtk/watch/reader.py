@@ -62,7 +62,7 @@ class Member:
         found = [parse(line) for line in self._events.lines()] if events > self._events.offset else []
         lines = self._records.lines() if records > self._records.offset else []
         if lines:
-            last = self.folder.record(lines[-1])
+            (last,) = self.folder.records_of(lines[-1:])
             self.step = last.step
             self.ends.append((last.step, last.ended))
         return found, lines

@@ -173,19 +173,26 @@ class Follower:
         """By the cluster's number; ends where a variable of either has no counterpart.
 
         One that does not change need not have one: what nobody holds any more is there until the garbage collector
-        comes. Where a wrapped optimizer is built inside of its wrapper here, and outside there, the end of the name
-        decides.
+        comes. Where an optimizer is built inside of a step or of its wrapper here, and outside there, the end of the
+        name decides.
         """
         numbers, facts = self.recorded.numbers, self.recorded.variables
         expected = self.recorded.units[last].here
         mine = [each for each in made.after.table if each.role == ""]
         left = [each for each in mine if numbers.get(each.identity) not in expected]
         left = [each for each in left if not made.before.same(made.after, each)]
-        missing = sorted(self.recorded.changed(first, last) - {numbers.get(each.identity) for each in mine})
-        if [_ending(each.identity) for each in left] != [_ending(as_tuple(facts[n]["identity"])) for n in missing]:
-            names = {*(str(each.identity[0]) for each in left), *(facts[number]["name"] for number in missing)}
-            self._end("unmatched", unmatched=sorted(names))
-        numbers.update(zip((each.identity for each in left), missing, strict=True))
+        free = expected - {numbers.get(each.identity) for each in mine}
+        changed = free & self.recorded.changed(first, last)
+        others = [*sorted(changed), *sorted(free - changed)]
+        for each in left:
+            alike = (n for n in others if _ending(as_tuple(facts[n]["identity"])) == _ending(each.identity))
+            if (number := next(alike, None)) is not None:
+                others.remove(number)
+                numbers[each.identity] = number
+        lost = {str(each.identity[0]) for each in left if numbers.get(each.identity) not in expected}
+        lost |= {facts[number]["name"] for number in changed.intersection(others)}
+        if lost:
+            self._end("unmatched", unmatched=sorted(lost))
         matched = {n: each for each in mine if (n := numbers.get(each.identity)) is not None and n in expected}
         if len(matched) != len(self._belongs):
             by_name = {v.name: n for n, v in matched.items()}

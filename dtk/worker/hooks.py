@@ -18,7 +18,6 @@ from dtk.compat.per_replica import scope_of
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.records import weights
 from dtk.records.events import Loop, NoLoss, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
 from dtk.worker.progress import (
@@ -274,7 +273,7 @@ class EstimatorRecorder(_Hook):
             state.begins(step)
         self._before = self._before or (step, state.steps)
         states.enter_graph(self._variables, session)
-        if not weights.exists(self._place.folder.path, "initial", 0):
+        if not self._place.folder.has_weights("initial"):
             self._save(self._place, "initial")
         self._began = self._place.now()
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import wrapt
@@ -26,8 +25,7 @@ from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import N_, _
-from dtk.records import Record, events
-from dtk.records import weights as files
+from dtk.records import Record, WorkerFolder, events
 
 if TYPE_CHECKING:
     from dtk.worker.injecting import Injector
@@ -100,7 +98,7 @@ class Progress:
         """
         folder = self.place.folder
         # After a restart they are those of the first start.
-        if not model.begun and not files.exists(folder.path, "initial", model.part):
+        if not model.begun and not folder.has_weights("initial", model.part):
             save_weights(self.place, "initial", model.weights(), model.part, held)
         model.begun = True
 
@@ -160,21 +158,21 @@ class Progress:
         if first is not None and counted is not None and first.counted is not None:
             self.steps, offset = first.recorded + max(0, counted - first.counted), first.offset
             if counted > first.counted and self.trainings == 1:  # the run began with the weights from then
-                files.take(self.place.folder.path, "initial", before)
+                self.place.folder.take_weights("initial", before)
         now, number = self.place.now(), self.trainings
         self.place.journal.event(
             events.Counted(now, training=number, counted=counted, recorded=self.steps, offset=offset)
         )
         return offset
 
-    def _first_beginning(self) -> tuple[Path, events.Counted | None]:
+    def _first_beginning(self) -> tuple[WorkerFolder, events.Counted | None]:
         """Where an earlier start of the cluster wrote down that this training first began, and what; None without."""
         for attempt in self.place.run.earlier:
             corner = attempt.worker(self.place.worker)
             for event in events.of_kind(corner.events, events.Counted):
                 if event.training == self.trainings:
-                    return corner.path, event
-        return self.place.folder.path, None
+                    return corner, event
+        return self.place.folder, None
 
 
 _progress: Progress | None = None

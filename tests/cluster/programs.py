@@ -10,11 +10,11 @@ from dtk.environment import scratch
 
 
 def digits(steps=12):
-    """A small convolution network, by Keras's fit, on MNIST where there is some."""
+    """A small convolution network, by Keras's fit, on handwritten digits."""
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    (train, _), _ = dtk.datasets.load("mnist")
+    (train, _), _ = dtk.datasets.load("mnist", source="embedded")
     data = train.map(lambda image, label: (tf.cast(image, tf.float32) / 255, label)).batch(64).repeat()
     with strategy.scope():
         model = tf.keras.Sequential(

@@ -112,7 +112,7 @@ def test_a_host_without_the_data_is_named(network, tmp_path):
         time.sleep(60)
 
     two = network.address(2)
-    words = f"^worker 1 on {two} raised DatasetUnavailable: mnist is not in the cache of {two}"
+    words = f"^worker 1 on {two} raised DatasetUnavailable: mnist is not in the cache and can't"
     with pytest.raises(dtk.WorkerFailed, match=words):
         dtk.run(load, workers=2, on=dtk.places.Hosts(commands, python=sys.executable), timeout=90)
 

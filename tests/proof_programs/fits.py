@@ -134,6 +134,7 @@ add("l2 penalty", by_fit, l2=1e-3, behind=True)
 add("shared layer", by_fit, model="shared", optimizer="adam", l2=1e-3)
 add("embedding adagrad", by_fit, model="embedding", optimizer="adagrad")
 add("embedding adamw", by_fit, model="embedding", optimizer="adamw")
+add("adafactor", by_fit, model="mlp", optimizer="adafactor")  # built within step 1 on one device
 add("train_step", by_fit, optimizer="adam", own_step=True, behind=True)
 add("steps_per_execution", by_fit, optimizer="adam", per_execution=5)
 add("use_ema", by_fit, optimizer="adam", use_ema=True)

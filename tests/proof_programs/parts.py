@@ -11,6 +11,7 @@ import dtk
 
 BATCH, COUNT = 64, 1024
 RATES = {"sgd": 0.05, "momentum": 0.02, "adam": 2e-3, "adamw": 2e-3, "rmsprop": 1e-3, "adagrad": 0.02}
+RATES["adafactor"] = 0.01
 
 
 def on_cluster() -> bool:
@@ -166,7 +167,7 @@ def optimizer_of(
         return keras.optimizers.AdamW(
             rate, weight_decay=0.0 if on_cluster() and mistake == "weight decay" else 4e-3, **more
         )
-    kinds = {"adam": "Adam", "rmsprop": "RMSprop", "adagrad": "Adagrad"}
+    kinds = {"adam": "Adam", "rmsprop": "RMSprop", "adagrad": "Adagrad", "adafactor": "Adafactor"}
     more = {**more, "momentum": 0.9} if name == "momentum" else more
     return getattr(keras.optimizers, kinds.get(name, "SGD"))(rate, **more)
 
