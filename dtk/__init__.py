@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dtk import model as model
     from dtk import places as places
     from dtk import plot as plot
-    from dtk.compat.keras.keras3 import correct_keras as correct_keras
+    from dtk.compat.keras3 import correct_keras as correct_keras
     from dtk.course.ask import ask as ask
     from dtk.course.exercise import check as check
     from dtk.course.kept import answers as answers
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from dtk.studies.study import Study as Study
     from dtk.studies.study import benchmark_allreduce as benchmark_allreduce
     from dtk.studies.study import study as study
-    from dtk.worker.estimator import EstimatorRecorder as EstimatorRecorder
-    from dtk.worker.keras import Recorder as Recorder
+    from dtk.worker.hooks import EstimatorRecorder as EstimatorRecorder
+    from dtk.worker.hooks import Recorder as Recorder
     from dtk.worker.loop import record_step as record_step
     from dtk.worker.ring import ring as ring
 
 _NAMES = {  # by the module that each is in
-    "dtk.compat.keras.keras3": "correct_keras",
+    "dtk.compat.keras3": "correct_keras",
     "dtk.course.ask": "ask",
     "dtk.course.exercise": "check",
     "dtk.course.kept": "answers report",
@@ -79,8 +79,7 @@ _NAMES = {  # by the module that each is in
     "dtk.scaling.timing": "step_parts step_reductions",
     "dtk.studies.shards": "shards",
     "dtk.studies.study": "Study benchmark_allreduce study",
-    "dtk.worker.estimator": "EstimatorRecorder",
-    "dtk.worker.keras": "Recorder",
+    "dtk.worker.hooks": "EstimatorRecorder Recorder",
     "dtk.worker.loop": "record_step",
     "dtk.worker.ring": "ring",
 }

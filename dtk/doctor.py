@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dtk import environment, limits
-from dtk.compat import versions
+from dtk.compat import libraries
 from dtk.errors import DtkError
 from dtk.language import N_, _, columns
 from dtk.launch import request
@@ -54,7 +54,7 @@ def _versions() -> Iterator[Finding]:
         first, last = (".".join(map(str, number)) for number in TESTED)
         words = N_("{version} was not tested; {first} to {last} were")
         yield Finding("note", "tensorflow", _(words, version=tensorflow, first=first, last=last))
-    elif refused := versions.why_not_keras_3():
+    elif refused := libraries.why_not_keras_3():
         yield Finding("bad", "keras", *refused)
 
 

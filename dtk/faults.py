@@ -132,6 +132,7 @@ def drop_network(worker: int, step: int, attempt: int | None = 1) -> Fault:
     """The worker and its peers hear nothing of each other any more, while their connections stay open: a cut cable.
 
     Sockets that nobody answers take the places of the worker's own, which needs no privilege; of new connections, too.
+    What `dtk.ring` sends stays on one machine, and arrives.
 
     Args:
         worker, step, attempt: as of `kill`.

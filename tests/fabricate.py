@@ -106,7 +106,7 @@ def updated(at: float, name: str, made: int, recorded: int | None = None, **fact
     """
     recorded = made if recorded is None else recorded
     one = events.Optimizer(name=name, variables=["w0"], made=made, recorded=recorded, **facts)
-    return events.Updates(at, optimizers=[one], models=["model"])
+    return events.Updates(at, optimizers=[one], models=1)
 
 
 __all__ = ["Weights", "fabricate", "losses", "updated"]

@@ -74,7 +74,7 @@ def test_no_wait_and_no_record_uses_the_wall_clock():
     reasons = {
         "dtk/launch/folders.py": "the name of a directory, for people, after a number that counts on",
         "dtk/course/kept.py": "the date of an answer, for people; lines are in order by their place in the file",
-        "dtk/compat/steps/marks.py": "TensorFlow's clock, tf.timestamp, is the wall clock",
+        "dtk/compat/marks.py": "TensorFlow's clock, tf.timestamp, is the wall clock",
         "dtk/worker/worker.py": "and is compared anew each time with the one that can't be set",
         "dtk/launch/outside.py": "the zero of workers that no kernel has started: they share no other clock",
     }

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import dtk
-from dtk.compat import versions
+from dtk.compat import libraries
 from dtk.launch import launch, request
 
 
@@ -58,7 +58,7 @@ def test_bad_arguments(keywords, words):
 @pytest.mark.parametrize("found", ["3.0.5", "3.4.1", "3.7.0", "3.11.3"])
 def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch, found):
     monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
-    monkeypatch.setattr(versions, "version", lambda package: found)
+    monkeypatch.setattr(libraries, "version", lambda package: found)
     words = rf'^Keras {found} is installed, .*keras#19891.*; pip install "keras>=3\.12", or pass keras=2, or dtk\.run'
     for call in (dtk.run, dtk.baseline):
         with pytest.raises(dtk.ClusterConfigError, match=words):
@@ -72,7 +72,7 @@ def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch, found):
 
 @pytest.mark.parametrize("found", ["2.15.0", "3.12.0", "3.12.0.dev2026", "3.15.1", "4.0.0"])
 def test_other_versions_of_keras_are_not_refused(monkeypatch, found):
-    monkeypatch.setattr(versions, "version", lambda package: found)
+    monkeypatch.setattr(libraries, "version", lambda package: found)
     assert request.checked_keras(None, fine) is None
 
 
@@ -89,7 +89,7 @@ def test_captured_things_are_named():
     def train():
         return lock
 
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `train`; create it inside$"):
+    with pytest.raises(dtk.NotShippable, match=r"^`lock` \(lock\) is captured by `train`; create it inside$"):
         dtk.run(train)
 
     def helper():
@@ -98,17 +98,17 @@ def test_captured_things_are_named():
     def outer():
         return [helper() for _ in range(2)]
 
-    with pytest.raises(dtk.NotShippable, match="^`lock`, a lock, is captured by `helper`; create it inside$"):
+    with pytest.raises(dtk.NotShippable, match=r"^`lock` \(lock\) is captured by `helper`; create it inside$"):
         dtk.run(outer)
 
-    with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]`, a lock, is captured by `the function`"):
+    with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]` \(lock\) is captured by `the function`"):
         dtk.run(functools.partial(takes_two, lock))
 
 
 def test_arguments_that_cannot_travel_are_named():
-    with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]`, a lock, can't travel to a worker"):
+    with pytest.raises(dtk.NotShippable, match=r"^`args\[0\]` \(lock\) can't travel to a worker"):
         dtk.run(takes_two, args=(threading.Lock(),))
-    with pytest.raises(dtk.NotShippable, match=r"^`kwargs\['b'\]`, a lock, can't travel"):
+    with pytest.raises(dtk.NotShippable, match=r"^`kwargs\['b'\]` \(lock\) can't travel"):
         dtk.run(takes_two, args=(1,), kwargs={"b": threading.Lock()})
 
 

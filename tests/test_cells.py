@@ -107,6 +107,6 @@ for fn in (train, feed):
     notebook = execute(HELPERS, cell)
     said = [line for line in text_of(notebook.cells[-1]).splitlines() if not line.startswith("INFO:tensorflow")]
     assert said == [
-        "`strategy`, a MirroredStrategy, is captured by `train`; create it inside",
-        "`data`, a RangeDataset, is captured by `feed`; create it inside",
+        "`strategy` (MirroredStrategy) is captured by `train`; create it inside",
+        "`data` (RangeDataset) is captured by `feed`; create it inside",
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import dtk
-from dtk.compat.keras import saves
+from dtk.compat import saves
 from dtk.environment import Here
 from dtk.records import RunFolder
 

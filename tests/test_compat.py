@@ -9,8 +9,7 @@ import lanes
 import pytest
 
 import dtk
-from dtk.compat import versions
-from dtk.compat.keras import keras3, saves
+from dtk.compat import keras3, libraries, saves
 from dtk.environment import Here
 from dtk.records import RunFolder
 
@@ -196,9 +195,9 @@ def test_what_is_applied_where():
 )
 def test_of_two_keras_2_one_is_preloaded(monkeypatch, older, legacy, other):
     """Imported together, each loads the other's `.keras` files with initial weights."""
-    monkeypatch.setattr(versions, "installed_keras_2", lambda: older)
+    monkeypatch.setattr(libraries, "installed_keras_2", lambda: older)
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", legacy)
-    assert versions.the_other_keras_2() == other
+    assert libraries.the_other_keras_2() == other
 
 
 def where_callbacks_write(place):

@@ -79,7 +79,7 @@ def test_of_a_keras_without_the_faults_nothing_is_touched():
 import json, linecache
 import keras
 import dtk
-from dtk.compat.keras import keras3
+from dtk.compat import keras3
 real = linecache.getlines
 
 def corrected(name, *more):

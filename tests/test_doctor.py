@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from dtk import cli, doctor, environment, limits
-from dtk.compat import versions
+from dtk.compat import libraries
 from dtk.errors import ClusterConfigError
 from dtk.launch import request
 
@@ -60,7 +60,7 @@ def test_versions_that_nobody_tested(monkeypatch, version, mark, words):
 def test_a_keras_3_whose_results_cannot_be_trusted(monkeypatch):
     found_there = {"Python": "3.11.0", **dict.fromkeys(doctor.PACKAGES, "1.0"), "tensorflow": "2.21.0"}
     monkeypatch.setattr(environment, "versions", lambda *packages: dict(found_there))
-    monkeypatch.setattr(versions, "version", lambda package: "3.7.0")
+    monkeypatch.setattr(libraries, "version", lambda package: "3.7.0")
     finding = found(doctor._versions)["keras"]
     assert finding.mark == "bad"
     assert finding.said.startswith("Keras 3.7.0 is installed, and below 3.12 results under tf.distribute can't be")

@@ -12,7 +12,7 @@ import pytest
 from gallery import all_programs
 
 import dtk
-from dtk.compat.keras import keras3
+from dtk.compat import keras3
 
 ROOT = Path(__file__).parent.parent
 MARKDOWN = [path for names in ("*", "benchmarks/*", "docs/**/*", "notebooks/**/*") for path in ROOT.glob(f"{names}.md")]

@@ -97,21 +97,6 @@ def test_a_fault_that_never_came_is_told_in_one_line(capsys, fn, fault, said):
     assert f"dtk: the fault {said}\n" in capsys.readouterr().out
 
 
-def through_a_ring():
-    link = dtk.ring(timeout=2.0)
-    link.split(np.zeros(4))
-    return steps_of(6, then=lambda step: link.exchange(0, np.zeros(2)))
-
-
-@pytest.mark.trains
-def test_a_dropped_network_carries_nothing_and_stays_open():
-    with pytest.raises(dtk.WorkerFailed, match=r"^worker 1 was cut off from its peers by the fault drop_") as caught:
-        dtk.run(through_a_ring, faults=[faults.drop_network(worker=1, step=3)])
-    assert caught.value.records.step.max() < 6
-    assert "RingBroken" in caught.value.detail
-    assert "sent nothing for 2 s" in caught.value.detail
-
-
 # ---- what can't be asked for
 
 

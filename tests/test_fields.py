@@ -22,7 +22,7 @@ DTK = Path(errors.__file__).parent
 CUTS = {"partition", "rpartition", "split", "splitlines", "startswith", "endswith", "removeprefix", "removesuffix"}
 CUTS |= {"search", "match", "fullmatch", "findall", "sub", "index", "find"}
 # Where another library's exceptions are recognised by their text, with its versions beside it.
-OTHERS = {"compat/causes.py", "compat/keras/keras3.py", "datasets.py", "places/ray.py"}
+OTHERS = {"compat/causes.py", "compat/keras3.py", "datasets.py", "places/ray.py"}
 
 
 def sentence(node: ast.AST) -> bool:

@@ -11,7 +11,7 @@ from starting import mostly_warm
 
 import dtk
 from dtk import limits
-from dtk.compat import tuning
+from dtk.compat import strategies
 from dtk.launch import request, warm
 from dtk.watch.explain import exit_in_words
 
@@ -207,7 +207,7 @@ def message_bytes(strategy):
 @mostly_warm
 def test_tensorflow_gets_the_size_of_messages(start):
     alone = dtk.environment.cores() // 2 <= 1
-    assert dtk.run(message_bytes, workers=2, start=start).results == [(tuning.MESSAGE_BYTES, alone)] * 2
+    assert dtk.run(message_bytes, workers=2, start=start).results == [(strategies.MESSAGE_BYTES, alone)] * 2
 
 
 PUBLIC_WAY = """
@@ -221,7 +221,7 @@ print(tf.__internal__.eager_context.get_config().experimental.recv_buf_max_chunk
 
 @pytest.mark.slow
 def test_the_public_way_still_does_nothing():
-    """When this fails, dtk/compat/tuning.py can go that way, and leave TensorFlow's context alone."""
+    """When this fails, dtk/compat/strategies.py can go that way, and leave TensorFlow's context alone."""
     done = subprocess.run([sys.executable, "-c", PUBLIC_WAY], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0"]
 

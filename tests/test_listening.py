@@ -13,7 +13,7 @@ from reaching import accepted, held, own_addresses
 import dtk
 from dtk.compat import binding
 
-LOOPBACK = bytes(10) + b"\xff\xff\x7f\x00\x00\x01"
+LOOPBACK = bytes(10) + b"\xff\xff\x7f\x00\x00\x01"  # as a sockaddr of version 6 has it
 
 
 def six(address=bytes(16), port=4001):
@@ -26,7 +26,7 @@ def four(address=bytes(4), port=4001):
 
 @pytest.fixture
 def on_loopback(monkeypatch):
-    monkeypatch.setattr(binding, "_address", LOOPBACK)
+    monkeypatch.setattr(binding, "_address", LOOPBACK[12:])
 
 
 @pytest.mark.parametrize(

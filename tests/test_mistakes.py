@@ -285,6 +285,7 @@ def test_there_is_a_fixture_for_each_mistake():
     elsewhere = (
         "file sharding",
         "one worker",
+        "one worker's loss",
         "optimizer on a copy",
         "own mean",
         "python data",

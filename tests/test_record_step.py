@@ -249,10 +249,10 @@ def wrong(strategy, mistake):
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
-        ("reduced", "got 1 loss for the 2 replicas of this process; pass what strategy.run returned"),
+        ("reduced", "`loss` has no part for each of the 2 replicas of this process; pass what strategy.run returned"),
         ("batch dimension", "`loss` of replica 0 has the shape (8,), but should be one number"),
         ("inside", "was called inside of strategy.run"),
-        ("no batch", "the batch has no part for each of the 2 replicas"),
+        ("no batch", "`batch` has no part for each of the 2 replicas"),
         ("no model", "model= is a str, which has neither weights nor variables"),
         ("twice", "step 1 came after step 1"),
     ],

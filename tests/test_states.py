@@ -205,6 +205,13 @@ def test_a_small_mistake_shows_at_its_first_step(name):
 
 
 @pytest.mark.trains
+@pytest.mark.parametrize(("name", "mistake"), [("worker's labels", "one worker's loss"), ("decay", "regularisation")])
+def test_what_followers_tell_of_a_mistake(name, mistake):
+    program = WRONG[f"loop {name}"]
+    assert dtk.diagnose(dtk.run(program.train, kwargs={**program.kwargs, "steps": 10})).mistake == mistake
+
+
+@pytest.mark.trains
 def test_without_states_nothing_is_followed(monkeypatch):
     monkeypatch.setenv("DTK_STATES", "0")
     program = RIGHT["cnn relu momentum"]

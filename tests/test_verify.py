@@ -87,7 +87,7 @@ def counting(run, made):
     """The run, whose workers say that the last start made so many updates, all of them recorded."""
     for corner in run.folder.each:
         journal = Journal(corner)
-        journal.event(updated(2.0, "sgd", made) if made else Updates(2.0, optimizers=[], models=["model"]))
+        journal.event(updated(2.0, "sgd", made) if made else Updates(2.0, optimizers=[], models=1))
         journal.close()
     return run
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import ipaddress
 import mmap
 import os
 import socket
@@ -23,20 +22,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 
 __all__ = ["narrow", "patch"]
 
 _BIND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, use_errno=True)
 
-_address: bytes | None = None  # 16 bytes, IPv4 in IPv6's form; None: the wildcard stays
+_address: bytes | None = None  # of IPv4; None: the wildcard stays
 
 
 def narrow(host: str) -> bool:
     """The servers that this process, which has imported TensorFlow, makes from now on listen on `host` alone.
 
-    host: an address of this machine, or a name that has one address alone; with any other they listen everywhere, as
-    TensorFlow's do, and so they do with `DTK_LISTEN=all`.
+    host: an address of this machine, or a name that has one address alone, of IPv4; with any other they listen
+    everywhere, as TensorFlow's do, and so they do with `DTK_LISTEN=all`.
 
     Returns:
         Whether they will listen there alone, or are to listen everywhere because DTK_LISTEN says so.
@@ -50,25 +49,14 @@ def narrow(host: str) -> bool:
 
 def _only_address(host: str) -> bytes | None:
     try:
-        given = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        # "localhost" has an address of IPv6 as well, and gRPC takes the first that answers.
+        found = {str(each[4][0]) for each in socket.getaddrinfo(host, None, socket.AF_INET)}
     except OSError:
         return None  # a name that only others know
-    found = {ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in given}
-    # "localhost" has one of each kind, and gRPC takes the first that answers.
-    known: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = sorted(found, key=lambda each: each.version)
-    known = [each for each in known if each.version == known[0].version]
+    only = min(found)
     # Debian's /etc/hosts gives a machine's own name an address that no other machine reaches.
-    if len(known) != 1 or (known[0].is_loopback and not _is_loopback(host)):
-        return None
-    (only,) = known
-    return only.packed if only.version == 6 else ipaddress.ip_address(f"::ffff:{only}").packed
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    elsewhere = only.startswith("127.") and host != "localhost" and not host.startswith("127.")
+    return None if len(found) > 1 or elsewhere else socket.inet_aton(only)
 
 
 @cache
@@ -109,9 +97,9 @@ def _narrowed(given: bytes) -> bytes:
         return given
     (family,) = struct.unpack_from("=H", given)
     if family == socket.AF_INET6 and given[8:24] == bytes(16):
-        return given[:8] + _address + given[24:]
-    if family == socket.AF_INET and given[4:8] == bytes(4) and _address[:12] == bytes(10) + b"\xff\xff":
-        return given[:4] + _address[12:] + given[8:]
+        return given[:8] + bytes(10) + b"\xff\xff" + _address + given[24:]
+    if family == socket.AF_INET and given[4:8] == bytes(4):
+        return given[:4] + _address + given[8:]
     return given
 
 

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 
 __all__ = [
     "abort",
@@ -61,10 +61,7 @@ def watch_keys(arrive: Callable[[str, int], None], took: Callable[[str, int], No
 
     @replaces(CollectiveKeys, "get_instance_key")
     def get_instance_key(original: Any, self: Any, group_key: int, device: str) -> Any:
-        names = self.__dict__.setdefault("_dtk_names", {})
-        name = names.get((group_key, device))
-        if name is None:
-            name = names[group_key, device] = _name(self, group_key, device)
+        name = _name(self, group_key, device)
         arrive(name, self._instance_key_table.get(group_key, {}).get(device, 0))
         key = original(self, group_key, device)
         took(name, key)

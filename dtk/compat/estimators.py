@@ -1,17 +1,8 @@
 """tf.estimator after TensorFlow 2.15, which was the last to have it, out of `tensorflow-estimator==2.15.0`.
 
-That package is the last release, without requirements of its own. On TensorFlow 2.15 nothing here is needed, and
-nothing is done. Later (2.20 to 2.22) three of its imports fail, and are supplied here, none of them inside TensorFlow:
-
-- its top-level `__init__` imports TPU modules that are gone: a package of the same name without that `__init__` stands
-  in, so that the submodules can be imported by themselves;
-- `estimator_export` registers names in an API that `tensorflow.python.util.tf_export` no longer knows
-  (TensorFlow's commit "Remove tf.estimator", 2.16): here a decorator that leaves its symbol as it is;
-- `tensorflow.python.distribute.estimator_training`, by which RunConfig learned its task from TF_CONFIG, and every task
-  of a cluster did its part of `train_and_evaluate`: the five functions below, by the names that Estimator calls.
-  Written anew, for what dtk starts: each task runs the same program; no remote cluster, no parameter servers.
-
-tests/test_estimator_revived.py tells when a piece is no longer needed.
+On TensorFlow 2.15 nothing here is needed, and nothing is done. Later (2.20 to 2.22) three of the package's imports
+fail, and are supplied here, none of them inside TensorFlow: docs/explanation/estimator.md says why, and which test
+tells when a piece is no longer needed.
 """
 
 from __future__ import annotations
@@ -29,7 +20,7 @@ from typing import Any
 
 from dtk import errors
 from dtk.compat.fingerprint import row
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 from dtk.errors import ClusterConfigError
 
 __all__ = [
@@ -120,7 +111,8 @@ class _Export:
         pass
 
 
-# ---- in place of tensorflow.python.distribute.estimator_training
+# ---- in place of tensorflow.python.distribute.estimator_training: the functions by the names that Estimator calls,
+# written anew for what dtk starts: each task runs the same program; no remote cluster, no parameter servers
 
 
 def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
@@ -201,9 +193,9 @@ estimator_evaluate = estimator_train
 
 # ---- where dtk listens in on Estimator, native or revived: `tensorflow_estimator` 2.15, TensorFlow 2.15 to 2.22
 #
-# Estimator hands hooks only the reduced loss, returns None from `train_and_evaluate` in a cluster, and evaluates on a
-# timetable (120 s after the start, then every 600 s). All of that is by design and will not change: the package has had
-# its last release. Seven methods are wrapped, in worker processes only; what they compute is left as it is.
+# It hands hooks only the reduced loss, returns None from `train_and_evaluate` in a cluster, and evaluates on a
+# timetable. That will not change: the package has had its last release. Methods are wrapped, in worker processes only
+# (docs/explanation/estimator.md); what they compute is left as it is.
 
 # By graph: (replica, [examples, fingerprint, share]) of this process's replicas. Not one of the graph's own
 # collections: those are written to checkpoints, with a warning for each that TensorFlow can't write.
@@ -212,7 +204,7 @@ _given = threading.local()  # what loss a Keras optimizer was given; MirroredStr
 
 
 def apply(listener: Any, replicas: int) -> None:
-    """Wraps Estimator's methods in this process, which has so many replicas. listener: of `dtk.worker.estimator`."""
+    """Wraps Estimator's methods in this process, which has so many replicas. listener: of `dtk.worker.hooks`."""
     from tensorflow.python.training import basic_session_run_hooks
     from tensorflow_estimator.python.estimator import estimator, run_config, training
 
@@ -310,11 +302,8 @@ def evaluate_checkpoint(executor: Any, path: str) -> None:
 
 
 def _without_keras3() -> contextlib.AbstractContextManager[Any]:
-    """Refuses Keras 3 layers, with a sentence, in what runs inside.
-
-    Without a word they would train, as far as gradients go. Measured on Keras 3.15: a Dense layer learns as it should,
-    but BatchNormalization keeps the moving statistics that it began with, and Dropout leaves out the same units in each
-    step, because nothing runs the updates that Keras 3 puts into the graph.
+    """Refuses Keras 3 layers in what runs inside: they would train, but nothing runs the updates that they put into the
+    graph, as moving statistics and the next draw of Dropout.
     """
     if is_native():
         return contextlib.nullcontext()

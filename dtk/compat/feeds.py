@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 
 __all__ = ["Feed", "can_be_fed", "is_data", "read_beside"]
 

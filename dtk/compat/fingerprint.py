@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 
 __all__ = ["element_shapes", "fingerprint", "first_leaf", "row"]
 

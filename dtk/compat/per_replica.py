@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
+from dtk.records.events import Scope
 
 __all__ = [
     "Copies",
@@ -133,11 +134,11 @@ def strategy_of(weights: list[Any]) -> Any:
     return None
 
 
-def scope_of(weights: list[Any]) -> dict[str, Any]:
-    """In whose scope the weights were made: {"strategy": its public name or None, "replicas": those in sync}."""
+def scope_of(weights: list[Any]) -> Scope:
+    """In whose scope the weights were made, by the strategy's public name."""
     strategy = strategy_of(weights)
     if strategy is None:
-        return {"strategy": None, "replicas": 1}
+        return Scope(None, 1)
     several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)  # whose class has another name
     name = "MultiWorkerMirroredStrategy" if several else type(strategy).__name__
-    return {"strategy": name, "replicas": int(strategy.num_replicas_in_sync)}
+    return Scope(name, int(strategy.num_replicas_in_sync))

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 from dtk.compat.per_replica import local_values
 from dtk.records.facts import MOVING
 

@@ -1,4 +1,4 @@
-"""Whether this process has joined a cluster, how it joins only once or stays out.
+"""What is set in a worker's TensorFlow: how its strategy joins the cluster, its messages, its datasets' threads.
 
 TensorFlow 2.15 to 2.21.
 """
@@ -6,15 +6,27 @@ TensorFlow 2.15 to 2.21.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import wrapt
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
+from dtk.errors import DtkError
 
-__all__ = ["Told", "alone", "counts", "has_a_cluster", "join_once", "several"]
+__all__ = [
+    "MESSAGE_BYTES",
+    "Told",
+    "alone",
+    "counts",
+    "has_a_cluster",
+    "join_once",
+    "leave_datasets_untuned",
+    "send_small_messages",
+    "several",
+]
 
 # What MultiWorkerMirroredStrategy is made of.
 _EXTENDED = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended"
@@ -24,12 +36,8 @@ def alone() -> None:
     """From now on, MultiWorkerMirroredStrategy is a strategy of this one process, with no server, despite TF_CONFIG.
 
     An evaluator computes alone, and so does a program's baseline, which may read the number of workers in TF_CONFIG.
-    Measured with TensorFlow 2.15 and 2.21: in a task of type "evaluator" the strategy raises KeyError: 'evaluator'
-    where TF_CONFIG's cluster lists only the workers, as the documentation of train_and_evaluate has it. With an entry
-    of its own it can be built, starts a server, watches the workers' health with a thread that keeps it from being
-    copied (RunConfig copies it: "cannot be deep copied in eager mode"), and names its device /job:evaluator, on which
-    Estimator's local session can place nothing (`eval_distribute` fails). tests/test_estimator.py tells when
-    this can go.
+    In an evaluator TensorFlow's own can't be built, or can't be copied by RunConfig (docs/explanation/estimator.md).
+    tests/test_estimator.py tells when this can go.
     """
 
     @replaces(_EXTENDED, "_initialize_strategy")
@@ -173,3 +181,52 @@ def has_a_cluster() -> bool:
     from tensorflow.python.eager import context
 
     return getattr(context.context(), "_collective_ops_server_def", None) is not None
+
+
+# ---- small messages between workers: 64 KB at a time of what one sends to another, in place of TensorFlow's 4 MB
+#
+# A worker's part of an all-reduce is copied some eight times on its way through gRPC. Pieces that fit into a core's
+# cache make that cheaper (docs/explanation/scaling.md has by how much); what is sent is the same, and so is every sum.
+#
+# The public way, `tf.compat.v1.enable_eager_execution(config=...)`, does nothing where eager execution is on from the
+# beginning. So the context is made, which does not start it, and given the ConfigProto that it would have got that way.
+
+MESSAGE_BYTES = 1 << 16
+
+
+def send_small_messages() -> bool:
+    """Before TensorFlow's context starts; False where it has started. `DTK_MESSAGE_BYTES` sets another size."""
+    from tensorflow.python.eager import context
+
+    stated = os.environ.get("DTK_MESSAGE_BYTES") or str(MESSAGE_BYTES)
+    if not stated.isdecimal():
+        raise DtkError(f"DTK_MESSAGE_BYTES={stated}: it takes bytes, or 0 for TensorFlow's default")
+    ours = context.context()
+    if ours._context_handle is not None or ours._config is not None:
+        return False
+    ours._config = tf.compat.v1.ConfigProto()
+    ours._config.experimental.recv_buf_max_chunk = int(stated)
+    # Threads that look for work for a while before they sleep take the core from those that have some.
+    ours._config.experimental.disable_thread_spinning = os.environ.get("TF_NUM_INTRAOP_THREADS") == "1"
+    return True
+
+
+# ---- iterators of datasets end at once: tf.data's autotuning is off, unless the dataset's own options ask for it
+#
+# Python waits for the thread that tunes an iterator's pipeline when the iterator goes. That thread may miss the call
+# that wakes it, and sleeps on for up to a minute: docs/explanation/compat.md has the race, and what was measured.
+# Without it, parameters that are AUTOTUNE have their fixed default, and prefetching its own tuning. Touched is what
+# every iterator's dataset goes through; TensorFlow's own debug mode switches autotuning off there, too.
+
+
+def leave_datasets_untuned() -> None:
+    """For every iterator that is made in this process from now on; TensorFlow may be imported or not."""
+
+    @replaces("tensorflow.python.data.ops.dataset_ops:DatasetV2", "_apply_debug_options")
+    def untuned(original: Any, self: Any) -> Any:
+        found = original(self)
+        if found.options().autotune != tf.data.experimental.AutotuneOptions():
+            return found
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return found.with_options(options)

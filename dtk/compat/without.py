@@ -15,7 +15,7 @@ from typing import Any
 import wrapt
 
 from dtk.compat import states
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 
 __all__ = ["apply"]
 

@@ -23,7 +23,7 @@ from dtk.records import RunFolder
 from dtk.view.palette import worker_name
 from dtk.watch import explain
 from dtk.worker import ship, wire
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import WorkerSpec
 from dtk.worker.wire import Message, Wire
 
 __all__ = ["Peer", "Started", "checked", "end", "gone", "kill", "lost", "replace", "start"]

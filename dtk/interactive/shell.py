@@ -24,7 +24,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from dtk import environment
 from dtk.compat import causes
-from dtk.compat.steps.marks import TAKE
+from dtk.compat.marks import TAKE
 from dtk.errors import DtkError
 from dtk.interactive import DISPLAYED
 from dtk.interactive.barrier import Files, Stopped

@@ -25,8 +25,8 @@ from types import FunctionType
 from typing import Any
 
 from dtk.compat import collectives
+from dtk.compat import updates as update_counts
 from dtk.compat.per_replica import Copies, copies
-from dtk.compat.steps import updates as update_counts
 from dtk.environment import Here
 from dtk.errors import DtkError
 from dtk.interactive import shell

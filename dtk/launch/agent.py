@@ -31,7 +31,7 @@ from dtk.launch import folders, messages, warm
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import WorkerSpec
 
 __all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "News", "main", "serve", "write"]
 

@@ -26,7 +26,7 @@ from dtk.watch.signs import Signs, StallPolicy
 from dtk.watch.waiting import Line, State, Waiting
 from dtk.watch.watch import Watch, blame_of, error_of, is_settled
 from dtk.worker import ship
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import WorkerSpec
 
 if TYPE_CHECKING:
     from dtk.faults import Fault

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import WorkerSpec
 
 __all__ = [
     "Answer",

@@ -39,8 +39,7 @@ from dtk.errors import page
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, Ready, as_line
-from dtk.worker.process import adopt_orphans, die_with, end_children, isolate, kill_tree
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import WorkerSpec, adopt_orphans, die_with, end_children, isolate, kill_tree
 
 __all__ = ["main"]
 

@@ -20,8 +20,7 @@ from dtk import environment
 from dtk.language import _
 from dtk.launch.warm import ParentProcess, parent
 from dtk.records import RunFolder
-from dtk.worker.process import Vitals
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import Vitals, WorkerSpec
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job

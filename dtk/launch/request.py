@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment, errors, limits
-from dtk.compat.versions import installed_keras_2, keras_2_chosen, why_not_keras_3
+from dtk.compat.libraries import installed_keras_2, keras_2_chosen, why_not_keras_3
 from dtk.errors import ClusterConfigError, one_of, seconds, whole_number
 from dtk.language import N_, _, ngettext
 from dtk.launch.place import chief_config

@@ -15,13 +15,12 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, cast
 
 from dtk import environment
-from dtk.compat.versions import the_other_keras_2
+from dtk.compat.libraries import the_other_keras_2
 from dtk.errors import DtkError, seconds
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, as_line
-from dtk.worker.process import Vitals, ask, vitals
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import Vitals, WorkerSpec, ask, vitals
 
 __all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
 

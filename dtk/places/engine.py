@@ -29,8 +29,7 @@ from dtk.launch.place import Machine, Site
 from dtk.records import RunFolder
 from dtk.watch.waiting import called
 from dtk.worker import ship
-from dtk.worker.process import Vitals
-from dtk.worker.spec import WorkerSpec
+from dtk.worker.process import Vitals, WorkerSpec
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job

@@ -17,7 +17,7 @@ from dtk.errors import in_words
 from dtk.language import N_, _, first_three
 from dtk.launch.again import whom
 from dtk.proof.case import Case
-from dtk.proof.evidence import RTOL, parted, spread
+from dtk.proof.evidence import RTOL, allowed, parted, spread
 from dtk.proof.following import COARSE
 from dtk.proof.mistakes import Diagnosis, either
 from dtk.proof.proof import Part, Steps
@@ -40,6 +40,7 @@ __all__ = [
     "of_gradients",
     "scaled_alike",
     "unknown",
+    "whole_penalty",
 ]
 
 SAME_RATIO = 1e-3  # of a factor that all variables' changes have in common
@@ -152,7 +153,7 @@ def look_at_update(case: Case) -> Diagnosis | None:
         return None
     if not case.shared_by_replicas:
         if case.failed.reason != "update" or not case.same_function:
-            return None
+            return _one_workers_loss(case)
         what = _("{where}: not what one device makes of this state, nor {n} replicas in one process", where=where, n=n)
         if _factor(case.one.parts) is not None and not _rate_compared(case):
             return either(what, ["learning rate", "reduction"], [*case.facts()])
@@ -162,6 +163,28 @@ def look_at_update(case: Case) -> Diagnosis | None:
     if case.failed.reason == "update" and case.operations.clips:
         return case.found("clipping", where, case.operations.clips[:3])
     return None
+
+
+def _one_workers_loss(case: Case) -> Diagnosis | None:
+    """Workers whose loss is not what replicas in one process compute of the same inputs, where that of others is."""
+    assert case.many is not None
+    step, ours, theirs, steps = _step(case), case.many.ours, case.many.theirs, case.many.steps
+    if case.failed.reason != "loss" or theirs is None or steps is None or step not in steps.followed:
+        return None
+    if case.failed.loss is not None:
+        ours, theirs = ours.only(case.failed.loss), theirs.only(case.failed.loss)
+    mine, other = ours.shares[step - 1], theirs.shares[step - 1]
+    apart = np.flatnonzero(np.abs(mine - other) > allowed(other, max(RTOL, COARSE * steps.coarse)))
+    who = dict.fromkeys(_("worker {n}", n=replica // ours.run.replicas) for replica in apart)
+    if not 0 < len(who) < ours.run.folder.workers:
+        return None
+    what = N_(
+        "{where}; of {who} alone it is not what a replica in one process computes from the same state: {mine:.6g} in "
+        "place of {other:.6g} on replica {replica}"
+    )
+    most = int(np.argmax(np.abs(mine - other)))
+    shares = {"replica": most, "mine": mine[most], "other": other[most]}
+    return case.found("one worker's loss", _(what, where=_where(case), who=_(" and ").join(who), **shares))
 
 
 def look_at_shape(case: Case) -> Diagnosis | None:
@@ -191,6 +214,12 @@ def _penalty(case: Case) -> Diagnosis | None:
         )
         return _of_program(case, "regularisation", _(why, excess=float(excess.mean())))
     return None
+
+
+def whole_penalty(case: Case) -> Diagnosis:
+    """Gradients that are one device's but for multiples of the weights."""
+    why = N_("the gradients differ by multiples of the weights alone: each replica adds the penalty, or decay, whole")
+    return _of_program(case, "regularisation", _(why))
 
 
 def _own_numbers(case: Case) -> Diagnosis | None:
@@ -231,10 +260,12 @@ def _own_numbers(case: Case) -> Diagnosis | None:
 def _own_gradients(case: Case) -> Diagnosis | None:
     """The losses agree, the update does not, by no common factor: a replica's gradient is not that of its loss."""
     steps = _steps(case)
-    if case.failed.reason != "update" or len(steps) < ENOUGH:
+    if case.failed.reason != "update" or len(steps) < ENOUGH or case.one is None:
         return None
     if (np.abs(case.excess[steps]) > NOISE * np.abs(case.other[steps])).any():
         return None
+    if beside_a_penalty(of_gradients(case.one), 1.0):
+        return whole_penalty(case)
     why = N_(
         "the replicas' gradients are not those of their shares of the loss, such as clipped or normalised ones, or "
         "without what other replicas contribute (a gather that passes no gradient)"

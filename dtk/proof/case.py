@@ -151,15 +151,11 @@ class Case:
         return self.mine - self.other
 
     def losses(self, step: int) -> str:
-        """The two losses of a step, counted from 1, in words."""
-        return _(
-            "at step {step} the {run}'s loss is {mine:.3g}, that of {whom} {other:.3g}",
-            step=step,
-            run=self.ours.name,
-            whom=self.followed[1].whom,
-            mine=self.mine[step - 1],
-            other=self.other[step - 1],
-        )
+        """The two losses of a step, counted from 1, in words, and in as many digits as tell them apart."""
+        short, long = ([f"{side[step - 1]:.{digits}g}" for side in (self.mine, self.other)] for digits in (3, 6))
+        mine, other = short if len({*short}) > 1 else long
+        what = N_("at step {step} the {run}'s loss is {mine}, that of {whom} {other}")
+        return _(what, step=step, run=self.ours.name, whom=self.followed[1].whom, mine=mine, other=other)
 
     def found(self, mistake: str, what: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
         """A diagnosis whose evidence has all that is known of this case."""

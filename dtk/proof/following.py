@@ -251,10 +251,8 @@ def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
         words = N_("each replica draws random numbers of its own, as for Dropout or noise")
         yield "random", _(words)
     held = RecordedStates(ours.run.folder).variables
-    norms = [layer for event in facts.events(ours.run, Loop) for layer in event.layers]
-    norms = [layer for layer in norms if "BatchNormalization" in str(layer[0])]
-    apart = not norms or not all(len(layer) > 2 and layer[2].get("synchronized") for layer in norms)
-    if apart and any(word in each["name"] for word in MOVING for each in held):
+    norms = [norm for event in facts.events(ours.run, Loop) for norm in event.norms]
+    if not (norms and all(norms)) and any(word in each["name"] for word in MOVING for each in held):
         yield "batch norm", _("each replica normalises its own part of the batch")
 
 

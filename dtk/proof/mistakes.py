@@ -161,8 +161,8 @@ MISTAKES = {
         N_("use drop_remainder=True, or a custom loop that divides by the global batch"),
     ),
     "regularisation": Mistake(
-        N_("the global loss is too large by N-1 times the penalty, at every step"),
-        N_("tf.nn.scale_regularization_loss(penalty) in each replica's share"),
+        N_("the global loss is too large by N-1 times the penalty, at every step, or the gradients by its gradient"),
+        N_("tf.nn.scale_regularization_loss(penalty) in each replica's share, or the optimizer's weight_decay"),
     ),
     "own mean": Mistake(
         N_("one device's loss lies between the replicas' means: each divides or normalises by numbers of its part"),
@@ -210,6 +210,10 @@ MISTAKES = {
     "one worker": Mistake(
         N_("the workers start a step alike, worker 0 makes one device's update, and another worker a different one"),
         N_("do the same on all workers with the sum: clip, scale and apply it without asking for a worker's number"),
+    ),
+    "one worker's loss": Mistake(
+        N_("from one state and the same inputs, a worker's loss is not that of replicas in one process; others' are"),
+        N_("look at that worker's labels (record them too: batch=(x, y)), and at code that asks for a worker's number"),
     ),
     "reduction": Mistake(
         N_("the loss is one device's, and the update neither one device's nor that of replicas in one process"),

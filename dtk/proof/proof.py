@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.records import write_whole
-from dtk.worker.changes import UNMEASURED, differs
-from dtk.worker.recorded import weight_of
+from dtk.worker.recorded import UNMEASURED, differs, weight_of
 
 if TYPE_CHECKING:
     import pandas

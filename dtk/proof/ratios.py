@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dtk.language import N_, _
-from dtk.proof.bisection import beside_a_penalty, of_gradients, scaled_alike
+from dtk.proof.bisection import beside_a_penalty, of_gradients, scaled_alike, whole_penalty
 from dtk.proof.case import Case
 from dtk.proof.evidence import RTOL, TOO_SMALL
 from dtk.proof.following import COARSE
@@ -77,10 +77,7 @@ def _beside_a_penalty(case: Case, step: int) -> Diagnosis | None:
         return None
     parts = of_gradients(steps)
     if case.excess[step - 1] > 0 and beside_a_penalty(parts, 1.0):
-        said = N_(
-            "{losses}; the gradients differ by multiples of the weights alone: each replica adds the penalty whole"
-        )
-        return case.found("regularisation", _(said, losses=case.losses(step)))
+        return whole_penalty(case)
     for key, value, what in _known(case, step):
         # After its first step, what an optimizer keeps holds earlier gradients, too.
         if not (steps.kept and step > 1) and beside_a_penalty(parts, value):

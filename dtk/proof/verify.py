@@ -192,7 +192,7 @@ def _line(ours: Evidence, said: Updates) -> str:
     return _(
         line,
         made=made,
-        models=ngettext("{n} model", "{n} models", len(said.models)),
+        models=ngettext("{n} model", "{n} models", said.models),
         pace=_pace(said.optimizers),
         since=_(" since attempt {attempt} began", attempt=attempt) if ours.run.folder.earlier else "",
         steps=ours.steps,

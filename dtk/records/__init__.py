@@ -241,7 +241,7 @@ class Journal:
         _append(self._files["events"], write(event))
 
     def mark(self, kind: str, began: float, ended: float, size: int) -> None:
-        """Appends a wait for data ("take") or an all-reduce ("reduce", of `size` bytes); see `dtk.compat.steps.marks`.
+        """Appends a wait for data ("take") or an all-reduce ("reduce", of `size` bytes); see `dtk.compat.marks`.
 
         Times to the microsecond, which is what TensorFlow's clock tells: JSON's writer and reader of all digits take
         twice as long. Rounded down, so that what ended in a step does not end after it.

@@ -165,16 +165,14 @@ class Loop(Event, state="loop"):
     """Who trains what, at the first recorded step of a model.
 
     kind: "fit" (the Recorder), "loop" (record_step) or "estimator" (its hook). shapes: of one example's part in each
-    component of a batch, None for a length that may differ. model: whether a loop gave its model. scope: where the
-    model was made. layers: [class, name] each, and {"synchronized": true} for batch norm of the whole batch. The
-    last four have their defaults where they are not known.
+    component of a batch, None for a length that may differ. scope: where the model was made. norms: of each batch
+    norm, whether it takes the whole batch. The last three have their defaults where they are not known.
     """
 
     kind: str
     shapes: list[list[int | None]] = field(default_factory=list)
-    model: bool | None = None
     scope: Scope | None = None
-    layers: list[list[Any]] = field(default_factory=list)
+    norms: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.scope is not None and not isinstance(self.scope, Scope):  # as it stands in a line
@@ -250,11 +248,11 @@ class Optimizer:
 class Updates(Event, state="updates"):
     """What was trained, at the function's end, as against what was recorded.
 
-    optimizers: all that made an update. models: those that were recorded.
+    optimizers: all that made an update. models: how many were recorded.
     """
 
     optimizers: list[Optimizer]
-    models: list[str]
+    models: int
 
     def __post_init__(self) -> None:
         made = [one if isinstance(one, Optimizer) else Optimizer(**one) for one in self.optimizers]

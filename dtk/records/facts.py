@@ -1,6 +1,6 @@
 """What a run's workers wrote down about their training beside its numbers; None where it was not.
 
-The events (`events`) are `Loop` (who trains, in which scope, with which layers), `Traced` (what the graph of an
+The events (`events`) are `Loop` (who trains, in which scope, with which batch norm), `Traced` (what the graph of an
 update holds), `Alone` (the function makes no strategy) and `Augments` (a map of a dataset that draws at random). A
 missing event means unknown, and nothing is concluded from it.
 """

@@ -5,7 +5,7 @@ Keras calls the step, `ended` after the step's loss has been read, so a step hol
 computation and the all-reduce. The first step also holds tracing and compiling and is left out of throughput.
 
 The parts of a step (Python and callbacks, input, computation, all-reduce, waiting for the slowest worker) come from the
-records and from the marks (`dtk.compat.steps.marks`: when its data was there, when each all-reduce began and ended).
+records and from the marks (`dtk.compat.marks`: when its data was there, when each all-reduce began and ended).
 They divide a step's time without gap or overlap, so they add up.
 """
 

@@ -24,19 +24,28 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat import states
+from dtk.compat import states, updates
 from dtk.compat.feeds import Feed, can_be_fed, read_beside
 from dtk.compat.states import Variable
-from dtk.compat.steps import targets
 from dtk.environment import Here
 from dtk.records import RunFolder
-from dtk.worker.changes import UNMEASURED, Change, compared, described, differs
 from dtk.worker.progress import progress
-from dtk.worker.recorded import Damaged, RecordedStates, State, as_tuple, weight_of
+from dtk.worker.recorded import (
+    UNMEASURED,
+    Change,
+    Damaged,
+    RecordedStates,
+    State,
+    as_tuple,
+    compared,
+    described,
+    differs,
+    weight_of,
+)
 from dtk.worker.rounding import Made, Repeated, one, same_bits
-from dtk.worker.states import NOTHING, Snapshot, Watched, take, watch, watcher
+from dtk.worker.states import NOTHING, Ended, Snapshot, Watched, take, watch, watcher
 
-__all__ = ["Ended", "ended", "follow"]
+__all__ = ["ended", "follow"]
 
 REPEATS = 10  # of a step at most, to find whether its difference is rounding
 FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
@@ -47,10 +56,6 @@ FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldes
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
 _ONCE = Made(None, None, (), {}, NOTHING, NOTHING)  # a step that can't be made again
 FURTHER = 11  # steps that are looked at after the first wrong one: what is the same at all of them is no chance
-
-
-class Ended(BaseException):
-    """The follower has seen enough; no mistake of the function that it is in."""
 
 
 class Follower:
@@ -334,17 +339,17 @@ class Follower:
     # ---- how much of it is rounding
 
     def _measure(
-        self, line: dict[str, Any], made: Made, begun: State, matched: dict[int, Variable], updates: int
+        self, line: dict[str, Any], made: Made, begun: State, matched: dict[int, Variable], counted: int
     ) -> None:
         """Repeats the step with last digits changed; what an update differs by then is this variable's level.
 
-        updates: how many the unit has made.
+        counted: how many updates the unit has made.
         """
         feeds = self._all_feeds()
         if self._repeated >= MEASURED + self._followed / 10 or not made.repeatable(feeds):
             line["wrong"] = [number for number in line["wrong"] if line["ratio"][number] > UNMEASURED]
             line["measured"] = False
-            if line["wrong"] and (updates > 1 or targets.precision()):  # rounding may have grown, or is as large
+            if line["wrong"] and (counted > 1 or updates.precision()):  # rounding may have grown, or is as large
                 line["wrong"], line["open"] = [], True
             return
         self._repeated += 1
@@ -436,7 +441,7 @@ class Follower:
                 why, facts = "damaged", {"damaged": damage.args[0]}
         whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
         facts |= {"levels": {number: level for number, level in self.levels.items() if level > LEAST}}
-        facts |= {"coarse": targets.precision(), "recorded": len(recorded.units), "whole": whole}
+        facts |= {"coarse": updates.precision(), "recorded": len(recorded.units), "whole": whole}
         self._write({"end": why, **facts})
         os.close(self._file)
         self._file = -1

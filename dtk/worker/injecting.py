@@ -25,7 +25,6 @@ from dtk.faults import Fault, read_faults
 from dtk.language import N_, _
 from dtk.records import Record
 from dtk.records.events import FaultCame, Tail
-from dtk.worker.ring import SOCKET
 
 __all__ = ["Injector", "drop_all"]
 
@@ -143,7 +142,7 @@ def _silence(ports: set[int], own: int, kept: dict[int, socket.socket]) -> None:
     ends = {}
     for fd in {int(name) for name in os.listdir("/dev/fd")} - {*kept}:
         with contextlib.suppress(OSError):  # no socket, or closed in the meantime
-            ends[fd] = _ends(fd, own)
+            ends[fd] = _ends(fd)
     both = {*ends.values()}
     for fd, (here, there) in ends.items():
         # Of a connection with itself, which stays, both ends are here.
@@ -152,15 +151,10 @@ def _silence(ports: set[int], own: int, kept: dict[int, socket.socket]) -> None:
                 _replace(fd, kept)
 
 
-def _ends(fd: int, own: int) -> tuple[int, int]:
-    """The ports of a TCP socket, its own and its peer's, 0 for none; (0, 0) for another socket.
-
-    `dtk.ring` has sockets of its own, which count as if they were at the port `own`.
-    """
+def _ends(fd: int) -> tuple[int, int]:
+    """The ports of a TCP socket, its own and its peer's, 0 for none; (0, 0) for another socket."""
     each = socket.socket(fileno=fd)
     try:
-        if each.family == socket.AF_UNIX and _of_a_ring(each):
-            return own, 0
         if each.family not in (socket.AF_INET, socket.AF_INET6) or each.type != socket.SOCK_STREAM:
             return 0, 0
         here = each.getsockname()[1]
@@ -170,13 +164,6 @@ def _ends(fd: int, own: int) -> tuple[int, int]:
             return here, 0
     finally:
         each.detach()
-
-
-def _of_a_ring(link: socket.socket) -> bool:
-    names = [link.getsockname()]
-    with contextlib.suppress(OSError):  # not connected: it listens
-        names.append(link.getpeername())
-    return any(str(name).endswith(f"/{SOCKET}") for name in names)
 
 
 def _replace(fd: int, kept: dict[int, socket.socket]) -> None:

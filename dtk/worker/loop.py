@@ -11,22 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat import updates
 from dtk.compat.fingerprint import element_shapes, row
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
-from dtk.compat.steps import updates
-from dtk.compat.steps.tap import layers_of
+from dtk.compat.tap import norms_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
-from dtk.language import N_, _, ngettext
-from dtk.records.events import Loop, Running, Scope, Training, of_kind
-from dtk.worker.progress import Known, Progress, check_strategy, progress
+from dtk.language import N_, _
+from dtk.records.events import Loop, Running, Training, of_kind
+from dtk.worker.progress import Known, Progress, check_strategy, progress, say_unrecorded
 
 __all__ = ["record_step"]
 
-# One thing that a loop trains: the object itself, or what tells the variables of a list from every other; its label;
-# what gives its variables, in its own order.
-Trained = tuple[Any, str, Callable[[], list[Any]]]
+# One thing that a loop trains: the object itself, or what tells the variables of a list from every other; what gives
+# its variables, in its own order.
+Trained = tuple[Any, Callable[[], list[Any]]]
 
 _loop: _Loop | None = None
 _said = False
@@ -68,7 +68,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     place = here()
     if place is None:
         if not _said:
-            print(_("dtk.record_step: this process was not started by dtk.run or dtk.baseline; nothing is recorded"))
+            say_unrecorded("dtk.record_step")
         _said = True
         return
     if _loop is None or _loop.place is not place:
@@ -76,7 +76,7 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     by_name = dict(losses) if isinstance(losses, dict) else {"loss": losses}
     names, models = list(by_name) if len(by_name) > 1 else [], list(_trained(model))
     shares, parts = _by_replica(by_name, batch, place)
-    weights = [weight for *_model, its in models for weight in its()]
+    weights = [weight for _, its in models for weight in its()]
     _loop.begin(parts[0], models, weights)
     rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
     covered = _covered(weights)
@@ -108,29 +108,27 @@ def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[l
                 "others; call it after, with what strategy.run returned"
             )
         )
-    shares: list[list[Any]] = [[] for _replica in range(place.replicas)]
-    for name, values in losses.items():
-        for mine, share in zip(shares, _checked_losses(name, values, place), strict=True):
-            mine.append(tf.cast(share, tf.float64))
-    leaves = tf.nest.flatten(batch)
-    locals_ = [local_values(tf.constant(leaf) if isinstance(leaf, np.ndarray) else leaf) for leaf in leaves]
-    if not leaves or any(len(values) != len(shares) for values in locals_):
-        words = N_("dtk.record_step: the batch has no part for each of the {n} replicas")
-        raise ClusterConfigError(_(words, n=len(shares)), remedy=_("pass batch= as the distributed dataset gave it"))
-    parts = [tf.nest.pack_sequence_as(batch, [values[r] for values in locals_]) for r in range(len(shares))]
-    return shares, parts
+    shares = zip(*(_shares(name, value, place) for name, value in losses.items()), strict=True)
+    remedy = _("pass batch= as the distributed dataset gave it")
+    leaves = [tf.constant(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in tf.nest.flatten(batch)]
+    parts = [_checked("batch", local_values(leaf), place, remedy) for leaf in leaves]
+    parts = parts or [_checked("batch", (), place, remedy)]
+    batches = [tf.nest.pack_sequence_as(batch, its) for its in zip(*parts, strict=True)]
+    return [list(each) for each in shares], batches
 
 
-def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
-    shares = local_values(values)
-    if len(shares) != place.replicas:
-        words = ngettext(
-            "dtk.record_step got {n} loss for the {replicas} replicas of this process",
-            "dtk.record_step got {n} losses for the {replicas} replicas of this process",
-            len(shares),
-            replicas=place.replicas,
-        )
-        raise ClusterConfigError(words, remedy=_("pass what strategy.run returned, before any strategy.reduce"))
+def _checked(name: str, parts: Sequence[Any], place: Here, remedy: str) -> Sequence[Any]:
+    """Of a distributed value the part of each replica of this process."""
+    if len(parts) != place.replicas:
+        words = N_("dtk.record_step: `{name}` has no part for each of the {n} replicas of this process")
+        raise ClusterConfigError(_(words, name=name, n=place.replicas), remedy=remedy)
+    return parts
+
+
+def _shares(name: str, values: Any, place: Here) -> list[Any]:
+    """One loss of each replica, as float64."""
+    remedy = _("pass what strategy.run returned, before any strategy.reduce")
+    shares = _checked(name, local_values(values), place, remedy)
     for replica, share in enumerate(shares):
         shape = tf.convert_to_tensor(share).shape
         if shape.rank != 0:
@@ -141,7 +139,7 @@ def _checked_losses(name: str, values: Any, place: Here) -> Sequence[Any]:
             call = "tf.nn.compute_average_loss(per_example_loss, global_batch_size=global_batch)"
             what = _(words, name=name, replica=replica, shape=tuple(shape.as_list()))
             raise ClusterConfigError(what, remedy=_("return {call} from the step", call=call))
-    return shares
+    return [tf.cast(share, tf.float64) for share in shares]
 
 
 class _Loop:
@@ -159,13 +157,13 @@ class _Loop:
         """At the first call, which in a `tf.function` comes before its first step: what is there to record."""
         check_strategy("dtk.record_step", weights, self.place)
         before = len(self.progress.models)
-        self.models = [self.progress.known(key, its, label) for key, label, its in models]
+        self.models = [self.progress.known(key, its) for key, its in models]
         if not self.announced or len(self.progress.models) > before:
             now = self.place.now()
-            scope = Scope(**scope_of(weights)) if weights else None
-            layers = [layer for key, *_ in models for layer in layers_of(key)]
-            facts = Loop(now, kind="loop", shapes=element_shapes(part), model=bool(weights), scope=scope, layers=layers)
-            self.place.journal.event(facts)
+            scope = scope_of(weights) if weights else None
+            norms = [norm for key, _ in models for norm in norms_of(key)]
+            shapes = element_shapes(part)
+            self.place.journal.event(Loop(now, kind="loop", shapes=shapes, scope=scope, norms=norms))
             if not self.announced:
                 self.place.journal.event(Training(now, steps=None, epochs=None))
             self.announced = True
@@ -225,22 +223,19 @@ class _Loop:
         raise ClusterConfigError(_(words, step=given, before=before), remedy=remedy)
 
 
-def _trained(given: Any, label: str = "") -> Iterator[Trained]:
-    """All that is trained, in the order in which it was given; names of a dictionary become labels."""
-    if isinstance(given, Mapping):
-        for name, value in given.items():
-            yield from _trained(value, str(name))
-    elif isinstance(given, (list, tuple)) and given and all(_is_variable(value) for value in given):
+def _trained(given: Any) -> Iterator[Trained]:
+    """All that is trained, in the order in which it was given."""
+    if isinstance(given, (list, tuple)) and given and all(_is_variable(value) for value in given):
         listed = list(given)
-        yield tuple(map(key_of, listed)), label or "variables", lambda: listed
-    elif isinstance(given, (list, tuple)):
-        for value in given:
+        yield tuple(map(key_of, listed)), lambda: listed
+    elif isinstance(given, (list, tuple, Mapping)):
+        for value in given.values() if isinstance(given, Mapping) else given:
             yield from _trained(value)
     elif _is_variable(given):
-        yield given, label or str(given.name), lambda: [given]
+        yield given, lambda: [given]
     elif given is not None:
         _weights(given)
-        yield given, label or str(getattr(given, "name", type(given).__name__)), lambda: _weights(given)
+        yield given, lambda: _weights(given)
 
 
 def _is_variable(value: Any) -> bool:

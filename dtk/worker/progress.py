@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
+from dtk.compat import tap, updates
 from dtk.compat.per_replica import key_of, strategy_of
-from dtk.compat.steps import tap, targets, updates
 from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
-from dtk.language import _
+from dtk.language import N_, _
 from dtk.records import Record, WorkerFolder, events
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ __all__ = [
     "keep_beside",
     "progress",
     "save_weights",
+    "say_unrecorded",
     "watch_updates",
-    "with_base",
     "write_updates",
 ]
 
@@ -48,13 +48,12 @@ __all__ = [
 class Known:
     """A model that is recorded.
 
-    key: the object itself, or a tuple for a list of variables. label: its name, for people. part: its place among those
-    that are recorded. announced: whether the events say what kind of training it had. begun: whether its weights before
-    the first step are saved. lost: its steps that were trained and could not be recorded.
+    key: the object itself, or a tuple for a list of variables. part: its place among those that are recorded.
+    announced: whether the events say what kind of training it had. begun: whether its weights before the first step are
+    saved. lost: its steps that were trained and could not be recorded.
     """
 
     key: Any
-    label: str
     part: int
     weights: Callable[[], list[Any]]
     announced: bool = False
@@ -84,12 +83,11 @@ class Progress:
     _ids: dict[Any, Known] = field(default_factory=dict)
     _met: bool = False
 
-    def known(self, model: Any, weights: Callable[[], list[Any]], label: str = "") -> Known:
+    def known(self, model: Any, weights: Callable[[], list[Any]]) -> Known:
         """What is known of the model, which is kept until the function's end, to be compared then."""
         key = model if isinstance(model, tuple) else id(model)
         if key not in self._ids:
-            label = label or str(getattr(model, "name", type(model).__name__))
-            self._ids[key] = Known(model, label, len(self.models), weights)
+            self._ids[key] = Known(model, len(self.models), weights)
             self.models.append(self._ids[key])
         return self._ids[key]
 
@@ -188,16 +186,10 @@ def progress(place: Here) -> Progress:
     return _progress
 
 
-def with_base(cls: type, base: Any) -> Any:
-    """A new instance of a recorder's class, with a base class of TensorFlow's or Keras's.
-
-    The process that workers are forked from imports the recorder, and must import neither; and each worker has its own
-    Keras, 2 or 3.
-    """
-    made: Any = cls
-    if not issubclass(cls, base):
-        made = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-    return base.__new__(made)
+def say_unrecorded(who: str) -> None:
+    """Says that a recorder was used outside of a run."""
+    words = N_("{who}: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
+    print(_(words, who=who))
 
 
 def check_strategy(who: str, weights: list[Any], place: Here) -> None:
@@ -263,8 +255,8 @@ def watch_updates(place: Here) -> None:
             place.journal.event(events.Alone(place.now()))
         place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, **facts))
 
-    targets.watch()
-    targets.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
+    updates.watch_gradients()
+    updates.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
     for name in ("keras", "tf_keras"):
         wrapt.register_post_import_hook(lambda keras: updates.watch(keras, place.replicas, traced), name)
 
@@ -279,7 +271,7 @@ def keep_beside(place: Here) -> None:
     for each in found:
         held = each.beside(known)
         if held:
-            state.known(each, functools.partial(list, held), f"what {each.name} trains")
+            state.known(each, functools.partial(list, held))
 
 
 def write_updates(place: Here) -> None:
@@ -303,7 +295,7 @@ def write_updates(place: Here) -> None:
                 pace=[each.fewest, each.most] if each.most > 1 else None,
             )
         )
-    models = [each.label for each in state.models] + [each.name for each in state.estimated]
+    models = len(state.models) + len(state.estimated)
     place.journal.event(events.Updates(place.now(), optimizers=counted, models=models))
 
 

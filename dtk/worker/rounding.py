@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtk.compat import states
+from dtk.compat import states, updates
 from dtk.compat.feeds import Feed, is_data, read_beside
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 from dtk.compat.states import Variable
-from dtk.compat.steps import targets, updates
-from dtk.worker.changes import ROUNDING
+from dtk.worker.recorded import ROUNDING
 from dtk.worker.states import Snapshot, take
 
 __all__ = ["Made", "Repeated", "change", "one", "same_bits"]
@@ -36,7 +35,7 @@ class Made(NamedTuple):
     def repeatable(self, feeds: Sequence[Feed]) -> bool:
         """Whether it can be made again: one call, of data that can be handed out again, that draws by states alone."""
         fed = {id(feed.handed) for feed in feeds if not feed.lost}
-        if self.call is None or targets.stateful_draws():
+        if self.call is None or updates.stateful_draws():
             return False
         given = [value for value in (*self.args, *self.kwargs.values()) if is_data(value)]
         return all(id(value) in fed for value in (*given, *(value for value, _ in read_beside(self.subject))))
@@ -59,7 +58,7 @@ class Repeated:
         self._given = [list(feed.given) for feed in feeds]
         self._plain = {n: change(v, self._begins[id(v)], made.after.of(v)) for n, v in self.matched.items()}
         self._draw = np.random.default_rng(len(made.after.table))
-        self._size = LAST_DIGITS * max(targets.precision(), ROUNDING["float32"] / 2)
+        self._size = LAST_DIGITS * max(updates.precision(), ROUNDING["float32"] / 2)
 
     def exactly(self) -> dict[int, float]:
         """Makes it again as it was; returns by how much each variable's change differs from the first (a norm)."""

@@ -162,12 +162,12 @@ def _explain(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exce
     given += [(f"kwargs[{name!r}]", value) for name, value in kwargs.items()]
     for name, value in given:
         if not _travels(value):
-            words = N_("`{name}`, {kind}, can't travel to a worker; make it inside the function")
+            words = N_("`{name}` ({kind}) can't travel to a worker; make it inside the function")
             return _(words, name=name, kind=_kind(value))
     found = _culprit(fn, set())
     if found:
         owner, name, value = found
-        words = N_("`{name}`, {kind}, is captured by `{owner}`; create it inside")
+        words = N_("`{name}` ({kind}) is captured by `{owner}`; create it inside")
         name = _(DEFAULT_VALUE) if name == DEFAULT_VALUE else name
         return _(words, name=name, kind=_kind(value), owner=owner)
     label = getattr(fn, "__name__", type(fn).__name__)
@@ -240,8 +240,7 @@ def _travels(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    name = type(value).__name__.lstrip("_")
-    return _("an {kind}", kind=name) if name[0] in "AEIOUaeiou" else _("a {kind}", kind=name)
+    return type(value).__name__.lstrip("_")
 
 
 # ---- the learner's own modules: those beside the notebook or script, which another machine has to be given

@@ -21,19 +21,19 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dtk.compat import states
+from dtk.compat import states, updates
 from dtk.compat.states import Variable
-from dtk.compat.steps import updates
 from dtk.environment import Here
 from dtk.worker.progress import progress
 
 __all__ = [
     "BUDGET",
     "NOTHING",
+    "Ended",
     "Recorder",
     "Snapshot",
     "Watched",
@@ -241,7 +241,7 @@ class Recorder:
 
 
 def _line(number: int, each: Variable) -> dict[str, Any]:
-    facts = ("name", "identity", "dtype", "shape", "kept", "aggregation", "trainable")
+    facts = ("name", "identity", "dtype", "shape", "kept")
     return {"number": number, **{name: getattr(each, name) for name in facts}}
 
 
@@ -311,16 +311,11 @@ def _bytes(value: Any) -> Any:
     return value.reshape(-1).view(np.uint8).data if value.size else b""
 
 
-class Watcher(Protocol):
-    """A `Recorder`, or a `dtk.worker.follow.Follower`."""
-
-    def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any: ...
-    def begins(self, subject: Any) -> Any: ...
-    def ends(self, subject: Any, begun: Any) -> None: ...
-    def finish(self) -> None: ...
+class Ended(BaseException):
+    """A follower has seen enough; no mistake of the function that it is in."""
 
 
-_watcher: Watcher | None = None
+_watcher: Any = None  # a `Recorder`, or a `dtk.worker.follow.Follower`
 
 
 def listen(place: Here) -> None:
@@ -345,12 +340,12 @@ def finish() -> None:
         _watcher.finish()
 
 
-def watcher() -> Watcher | None:
+def watcher() -> Any:
     """What watches the units of this process."""
     return _watcher
 
 
-def watch(watcher: Watcher) -> None:
+def watch(watcher: Any) -> None:
     """Watches variables and calls, from the moment at which TensorFlow and Keras are imported."""
     global _watcher
     _watcher = watcher

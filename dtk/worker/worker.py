@@ -25,18 +25,15 @@ from typing import Any
 import wrapt
 
 from dtk import environment
-from dtk.compat import binding, causes, strategies, tuning, versions
-from dtk.compat.keras import keras2, keras3, saves
-from dtk.compat.lazy import tf
-from dtk.compat.steps import marks
+from dtk.compat import binding, causes, keras2, keras3, libraries, marks, saves, strategies
+from dtk.compat.libraries import tf
 from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
 from dtk.worker import ship, states
-from dtk.worker.keras import Recorder
-from dtk.worker.process import die_with
+from dtk.worker.hooks import Recorder, listen_to_estimators
+from dtk.worker.process import WorkerSpec, die_with
 from dtk.worker.progress import keep_beside, progress, watch_updates, write_updates
-from dtk.worker.spec import WorkerSpec
 
 __all__ = ["main", "of_replicas", "split", "strategy_of"]
 
@@ -53,11 +50,11 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
         os.close(descriptor)
     os.setsid()  # a process group of its own: killing it takes the learner's child processes along
     _die_with(parent)
-    before = versions.keras_2_chosen()  # by the kernel's environment, which this process still has
+    before = libraries.keras_2_chosen()  # by the kernel's environment, which this process still has
     here = _take_place(spec)
     here.journal.event(events.Starting(here.now()))
     try:
-        _work(spec, here, before != versions.keras_2_chosen())
+        _work(spec, here, before != libraries.keras_2_chosen())
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: nothing may end a worker unrecorded
         code = _record_failure(here, error)
         _flush()
@@ -148,7 +145,9 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
         strategy = strategy_of(here, spec["communication"], spec["alone"], followed=bool(spec["follow"]))
         args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy)
     here.journal.event(events.Running(here.now()))
-    result = _returned(fn, args, kwargs, bool(spec["follow"]))
+    result = None
+    with contextlib.suppress(states.Ended):  # a follower has seen enough
+        result = fn(*args, **kwargs)
     if inspect.isawaitable(result):
         raise TypeError(_("the function returned a coroutine; write an ordinary function"))
     keep_beside(here)
@@ -158,18 +157,6 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     here.folder.save_result(ship.pack_result(result))
     del fn, args, kwargs, result
     gc.collect()  # what the function has left: summary writers flush then
-
-
-def _returned(fn: Any, args: Any, kwargs: Any, follows: bool) -> Any:
-    """What the function returns; None where a follower has seen enough, and has ended it."""
-    if not follows:
-        return fn(*args, **kwargs)
-    from dtk.worker.follow import Ended
-
-    try:
-        return fn(*args, **kwargs)
-    except Ended:
-        return None
 
 
 def _mark(here: Here, kind: str, began: float, ended: float, size: int) -> None:
@@ -186,30 +173,32 @@ def _imported(here: Here, host: str | None) -> None:
     here.journal.event(events.Imported(here.now(), open=host is not None and not narrow))
 
 
-def _listen_to_estimators(_module: object) -> None:
-    from dtk.worker import estimator  # which a function without an Estimator does without
-
-    estimator.listen()
-
-
 def _prepare_libraries(spec: WorkerSpec) -> None:
     """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
     import random
 
-    wrapt.register_post_import_hook(lambda tensorflow: keras2.follow(), "tensorflow")
-    seed = spec["seed"]
+    seed, replicas, follows = spec["seed"], spec["replicas"], spec["follow"]
+
+    def of_tensorflow(tensorflow: Any) -> None:
+        keras2.follow()
+        if seed is not None:
+            tensorflow.random.set_seed(seed)
+        strategies.send_small_messages()
+        if replicas > 1:
+            split(replicas)
+
     if seed is not None:
         random.seed(seed)
         wrapt.register_post_import_hook(lambda numpy: numpy.random.seed(seed), "numpy")
-        wrapt.register_post_import_hook(lambda tensorflow: tensorflow.random.set_seed(seed), "tensorflow")
         for name in ("keras", "tf_keras"):
             # Keras draws initial weights from a seed of its own: tf.random.set_seed alone does not fix them.
             wrapt.register_post_import_hook(lambda keras: keras.utils.set_random_seed(seed), name)
+    wrapt.register_post_import_hook(of_tensorflow, "tensorflow")
     keras3.when_imported()  # after the seeds
     saves.when_imported()
-    wrapt.register_post_import_hook(lambda tensorflow: tuning.send_small_messages(), "tensorflow")
-    tuning.leave_datasets_untuned()
-    wrapt.register_post_import_hook(_listen_to_estimators, "tensorflow_estimator.python.estimator.training")
+    strategies.leave_datasets_untuned()
+    training = "tensorflow_estimator.python.estimator.training"
+    wrapt.register_post_import_hook(lambda module: listen_to_estimators(), training)
     if spec["without"]:
         from dtk.compat import without  # which only some followers need
 
@@ -219,12 +208,11 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
     # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
     if spec["role"] == "evaluator" or (spec["mode"] != "cluster" and "TF_CONFIG" in os.environ):
         strategies.alone()
-    if spec["follow"].get("counts", 1) > 1:
-        strategies.counts(spec["follow"]["counts"])
+    if follows.get("counts", 1) > 1:
+        strategies.counts(follows["counts"])
     strategies.join_once()
-    if spec["replicas"] > 1:
-        wrapt.register_post_import_hook(lambda tensorflow: split(spec["replicas"]), "tensorflow")
-        strategies.several(spec["replicas"], follows=bool(spec["follow"]))
+    if replicas > 1:
+        strategies.several(replicas, follows=bool(follows))
 
 
 def strategy_of(here: Here, communication: dict[str, Any], alone: bool = False, followed: bool = False) -> Any:

@@ -45,6 +45,8 @@ def step_of(strategy, net, trained, update, batch, mistake=None, change=None):
             right = tf.nn.compute_average_loss(each, global_batch_size=batch)
             loss = share(each, net, n, mistake) if mistake in LOSSES else right
         gradients = change(tape.gradient(loss, net.trainable_variables), update.iterations)
+        if mistake == "decay":
+            gradients = [g + 0.01 * w for g, w in zip(gradients, net.trainable_variables, strict=True)]
         update.apply_gradients(zip(gradients, trained.trainable_variables, strict=True))
         return loss
 
@@ -69,7 +71,7 @@ def by_loop(
     """record: `dtk.record_step` "inside" of the function, "outside", or None. epoch_steps: so many in one function.
 
     Mistakes: LOSSES; those of `batches`, `optimizer_of`, `seeded` and `too_large`; "later rate"; "worker's rate";
-    "copy" (the optimizer has the variables of a copy).
+    "copy" (the optimizer has the variables of a copy); "decay" (each replica adds it whole).
     """
     import tensorflow as tf
 
@@ -80,7 +82,7 @@ def by_loop(
     def step(inputs):
         losses = run(inputs)
         if record == "inside":
-            dtk.record_step(losses, batch=inputs, model=net)
+            dtk.record_step(losses, batch=inputs[0] if mistake == "worker's labels" else inputs, model=net)
         return losses
 
     one = tf.function(step)
@@ -177,11 +179,14 @@ SMALL = {
     "short batch": ("sgd", 150, "data: 60 examples in this step, divided by 64"),
     "gradient later": ("sgd", 100, "one variable's update is 2 % too large from this step on"),
     "worker's rate": ("sgd", 1, "worker 1 has another learning rate: the replicas part"),
+    "worker's labels": ("sgd", 1, "worker 1 has other labels: of it alone the loss is another one"),
 }
 for key, (name, at, truth) in SMALL.items():
     facts = {**CLUSTER, "variables": ("logits/kernel",)} if "gradient" in key else CLUSTER
     more = {} if at == 1 else {"at": at}
     add_wrong(f"loop {key}", by_loop, truth, facts, mistake=key, optimizer=name, **more)
+DECAY = "each replica adds the decay to its gradient whole: n times the decay"
+add_wrong("loop decay", by_loop, DECAY, mistake="decay")
 COPY = "the optimizer has the variables of a copy: the trained network never changes, and no update of it was recorded"
 add_wrong("optimizer on a copy", by_loop, COPY, {}, mistake="copy", optimizer="adam")
 UNEVEN = "in the last, short batch of an epoch, each replica's mean counts the same, whatever its examples"

@@ -53,7 +53,8 @@ def batches(
 ) -> Any:
     """So many global batches of the arrays' examples, the same in every process.
 
-    Mistakes, on the cluster: "duplicated example" (one of step `at`), "short batch" (of step `at`, four examples less).
+    Mistakes, on the cluster: "duplicated example" (one of step `at`), "short batch" (of step `at`, four examples less),
+    "worker's labels" (those of worker 1 belong to other examples).
     """
     import tensorflow as tf
 
@@ -71,6 +72,8 @@ def batches(
         dataset = tf.data.Dataset.from_tensor_slices(numbers).batch(batch)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = getattr(tf.data.experimental.AutoShardPolicy, policy)
+    if mistake == "worker's labels" and on_worker(1):
+        data = (data[0], data[1][::-1])
     held = [tf.constant(each) for each in data]
     return dataset.map(lambda several: tuple(tf.gather(each, several) for each in held)).with_options(options)
 

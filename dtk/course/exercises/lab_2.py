@@ -19,7 +19,7 @@ from dtk.language import N_, _
 from dtk.proof.diagnose import diagnose
 from dtk.proof.mistakes import MISTAKES
 from dtk.runs import baseline, run
-from dtk.worker.keras import Recorder
+from dtk.worker.hooks import Recorder
 from dtk.worker.loop import record_step
 
 _CLOSE = 1e-3  # of the losses of a right function on one device

@@ -1,20 +1,11 @@
 """Where workers write: the chief where the learner said, the others where it can't collide.
 
-Every worker must go through a save, because reading a variable can be a collective: so the path is changed,
-never the call left out. In workers other than the chief
-
-- `model.save`, `save_weights`, `export` and Keras's functions of these names write under the worker's own
-  `elsewhere/`;
-- ModelCheckpoint, TensorBoard and CSVLogger get a path there, because they make directories by themselves;
-- `load_model` and `load_weights` read what this worker has saved in this run (it holds what the chief's file
-  holds, and is there when the chief may still be writing), and otherwise the path that was asked for.
-
-BackupAndRestore of Keras 3: every worker reads the chief's backup, then the others write and delete elsewhere.
-The workers wait for each other after reading and after deleting. Without that, a chief with nothing left to
-train deletes the backup before a peer has read it, and a second `fit` may read the backup of the first.
-Keras 2's BackupAndRestore, ModelCheckpoint and TensorBoard (tf_keras, and `keras` beside TensorFlow 2.15) take care of
-this themselves (`workertemp_N`). Where a function saves by `tf.train.Checkpoint` itself, the place is its own choice
-and stays it: there workers that collide get an error.
+Every worker must go through a save, because reading a variable can be a collective: so the path is changed, never the
+call left out. Workers other than the chief save under their own `elsewhere/`, callbacks included, and load what they
+have saved there; docs/explanation/compat.md has what is touched. Keras 2's BackupAndRestore, ModelCheckpoint and
+TensorBoard (tf_keras, and `keras` beside TensorFlow 2.15) take care of this themselves (`workertemp_N`). Where a
+function saves by `tf.train.Checkpoint` itself, the place is its own choice and stays it: there workers that collide get
+an error.
 """
 
 from __future__ import annotations
@@ -29,8 +20,7 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.lazy import replaces, tf
-from dtk.compat.versions import keras_major
+from dtk.compat.libraries import keras_major, replaces, tf
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 
@@ -138,6 +128,11 @@ def _redirect_attribute(kind: Any, attribute: str) -> None:
 
 
 def _share_backups(keras: Any) -> None:
+    """Every worker reads the chief's backup, then the others write and delete elsewhere.
+
+    They wait for each other after reading and after deleting. Otherwise a chief with nothing left to train deletes the
+    backup before a peer has read it, and a second `fit` may read the backup of the first.
+    """
     kind = keras.callbacks.BackupAndRestore
 
     @replaces(kind, "on_train_begin")
@@ -194,10 +189,9 @@ def _with(callbacks: Any, kind: type) -> list[Any]:
 
 # ---- two workers that save `tf.train.Checkpoint`s to one place: an error at the first save instead of at one in twelve
 #
-# Were two workers to save to one place, they would now and then find each other's half-written files (measured: worker
-# 1 raised in 1 of 12 saves). So each save is written down in its worker's folder, and a worker compares its own with
-# those of the workers before it. That the later worker looks, and waits a moment for the earlier one's save, makes the
-# error the same each time. Touched are public methods.
+# They would now and then find each other's half-written files. So each save is written down in its worker's folder, and
+# a worker compares its own with those of the workers before it. That the later worker looks, and waits a moment for the
+# earlier one's save, makes the error the same each time. Touched are public methods.
 
 WAIT_SECONDS = 10.0  # for the save of a worker that comes to it at about the same time, or never
 _silent: set[int] = set()  # workers that did not save when this one did, and are not waited for again

@@ -21,15 +21,27 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import installed_keras_2, keras_2_chosen, keras_major, replaces, tf
 from dtk.compat.per_replica import first_spec
-from dtk.compat.versions import installed_keras_2, keras_2_chosen, keras_major
 from dtk.errors import ClusterConfigError
 
 __all__ = ["REFUSALS", "correct_keras", "multi_worker", "when_imported"]
 
 _applied: list[str] = []
 REFUSALS = "refusals"  # their name among the corrections
+_TRAINER = "backend.tensorflow.trainer"
+
+# By name, in the order in which they are applied: a module of Keras's, whether its source has the fault, what corrects.
+_CORRECTIONS: dict[str, tuple[str, Callable[[str], bool], Callable[[], None]]] = {}
+
+
+def _corrects(name: str, module: str, is_faulty: Callable[[str], bool]) -> Callable[[Callable[[], None]], None]:
+    """Decorates a correction. is_faulty: gets the module's source."""
+
+    def keep(correction: Callable[[], None]) -> None:
+        _CORRECTIONS[name] = (module, is_faulty, correction)
+
+    return keep
 
 
 def correct_keras() -> list[str]:
@@ -78,9 +90,13 @@ def _correct(keras: Any) -> None:
     """Nothing of Keras 2, another backend than TensorFlow, and a Keras 3 that has none of the faults is touched."""
     if keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
         return
-    faults = [name for name, (needed, _) in _CORRECTIONS.items() if name not in _applied and needed()]
+    faults = [
+        name
+        for name, (module, is_faulty, _) in _CORRECTIONS.items()
+        if name not in _applied and is_faulty(_source(module))
+    ]
     for name in faults:
-        _CORRECTIONS[name][1]()
+        _CORRECTIONS[name][2]()
     _applied.extend(faults)
     if faults and REFUSALS not in _applied:
         for method in _DATA:
@@ -111,12 +127,12 @@ def multi_worker(strategy: Any) -> bool:
     )
 
 
+@_corrects("build from the spec", _TRAINER, lambda source: "distribute_strategy.reduce(" in source)
 def _build_from_the_spec() -> None:
     """To build a model, the shape of one local replica's batch is enough; Keras takes a whole batch for it.
 
-    Over several workers it reduces that batch eagerly, which raises. Under any strategy it makes an iterator for
-    it and throws that away, which takes 0.1 s and turns a `shuffle` on by one epoch, so that the first epoch has
-    another order than on one device, where Keras makes none.
+    Over several workers it reduces that batch eagerly, which raises. Under any strategy it makes an iterator for it and
+    throws that away, which turns a `shuffle` on by one epoch.
     """
     from keras import tree
     from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
@@ -131,6 +147,7 @@ def _build_from_the_spec() -> None:
         return original(self, iterator=iterator, data_batch=data_batch)
 
 
+@_corrects("metrics reduced without axis", _TRAINER, lambda source: 'strategy.reduce("MEAN", v, axis=0)' in source)
 def _reduce_whole_values() -> None:
     """A step's metrics are one value per replica, mostly scalars: they have no axis 0 to reduce over."""
     from keras import tree
@@ -143,6 +160,11 @@ def _reduce_whole_values() -> None:
         return original(values, strategy, reduction)
 
 
+@_corrects(  # `_single_step` takes a method that Keras has since 3.12
+    "steps one by one, after their data",
+    _TRAINER,
+    lambda source: "tf.while_loop(" in source and "_autoconvert_optionals" in source,
+)
 def _step_by_step() -> None:
     """Runs `steps_per_execution` steps one after another, each after its data, instead of in a graph's `while_loop`.
 
@@ -250,11 +272,15 @@ def _assert_examples(strategy: Any, data: Any) -> None:
         tf.debugging.assert_positive(tf.shape(local)[0], message=_NO_EXAMPLES)
 
 
+@_corrects(
+    "optimizer variables outside of the graph",
+    "backend.tensorflow.optimizer",
+    lambda source: "init_scope" not in source,
+)
 def _add_variables_outside() -> None:
     """An optimizer makes its momenta at the first `apply_gradients`, in a loop of one's own in each replica's graph.
 
-    There TensorFlow can't take their initial values out of the graph, and the step fails
-    (https://github.com/keras-team/keras/issues/23085). Keras fixes it as here, by `tf.init_scope`, after 3.15.1.
+    There TensorFlow can't take their initial values out of the graph. Keras fixes it as here after 3.15.1.
     """
     from keras.src.backend.tensorflow.optimizer import TFOptimizer
 
@@ -264,12 +290,16 @@ def _add_variables_outside() -> None:
             return original(self, *args, **kwargs)
 
 
+@_corrects(
+    "one decision about a loss scale",
+    "optimizers.loss_scale_optimizer",
+    lambda source: "experimental_local_results(" in source,
+)
 def _decide_together() -> None:
     """Where a gradient is infinite, `LossScaleOptimizer` leaves the step out: here by one decision of all replicas.
 
-    It takes the gradients for the sum over all replicas, but they are one replica's own: the sum comes later
-    (`_tf_apply`, since keras-team/keras#18691). Then the first replica decides for all of a process, and each worker
-    for itself: one waits for ever in the all-reduce of a step that the other leaves out.
+    It takes the gradients for the sum over all replicas, but they are one replica's own: the sum comes later. So each
+    worker decides for itself, and one waits for ever in the all-reduce of a step that the other leaves out.
     """
     from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
@@ -282,12 +312,12 @@ def _decide_together() -> None:
         return tf.equal(infinite, 0.0)
 
 
+@_corrects("sums of an empty batch", "backend.tensorflow.numpy", lambda source: "d is None or d > 1" in source)
 def _add_empty_batches() -> None:
     """The last batch of an epoch may leave a worker no example, which `keras.ops.add` takes for a bias.
 
     That is a second operand all but one of whose dimensions are 1, and it leaves out those that are 0 as well: of two
-    (0, 16) the second looks like a bias of 16, and TensorFlow refuses it, "Biases must be 1D". Layers such as LSTM add
-    so. In a graph the batch's size is not known, so that it comes with `run_eagerly=True` alone.
+    (0, 16) the second looks like a bias of 16. Layers such as LSTM add so, with `run_eagerly=True`.
     """
     from keras.src.backend.tensorflow import numpy
 
@@ -295,37 +325,6 @@ def _add_empty_batches() -> None:
     def add(original: Any, x1: Any, x2: Any) -> Any:
         shape = getattr(x2, "shape", None)
         return tf.add(x1, x2) if shape is not None and len(shape) > 1 and 0 in tuple(shape) else original(x1, x2)
-
-
-_TRAINER = "backend.tensorflow.trainer"
-
-# By name, in the order in which they are applied: whether the faulty line is there, and the correction.
-_CORRECTIONS: dict[str, tuple[Callable[[], bool], Callable[[], None]]] = {
-    "build from the spec": (
-        lambda: "distribute_strategy.reduce(" in _source(_TRAINER),
-        _build_from_the_spec,
-    ),
-    "metrics reduced without axis": (
-        lambda: 'strategy.reduce("MEAN", v, axis=0)' in _source(_TRAINER),
-        _reduce_whole_values,
-    ),
-    "steps one by one, after their data": (  # `_single_step` takes a method that Keras has since 3.12
-        lambda: all(text in _source(_TRAINER) for text in ("tf.while_loop(", "_autoconvert_optionals")),
-        _step_by_step,
-    ),
-    "optimizer variables outside of the graph": (
-        lambda: "init_scope" not in _source("backend.tensorflow.optimizer"),
-        _add_variables_outside,
-    ),
-    "one decision about a loss scale": (
-        lambda: "experimental_local_results(" in _source("optimizers.loss_scale_optimizer"),
-        _decide_together,
-    ),
-    "sums of an empty batch": (
-        lambda: "d is None or d > 1" in _source("backend.tensorflow.numpy"),
-        _add_empty_batches,
-    ),
-}
 
 
 # ---- what Keras 3 takes and then can't do under a strategy, refused in a sentence before it fails

@@ -2,8 +2,9 @@
 
 `tensorflow/__init__.py` (2.16 to 2.21) reads TF_USE_LEGACY_KERAS while it is imported, and puts the directory of that
 Keras into its own `__path__`, where `from tensorflow.keras import layers` looks; so do `compat.v1` and `compat.v2`.
-`tf.keras` is a `KerasLazyLoader`, which reads the variable when it is first used. So a worker that is forked from a
-warm parent, and has another TF_USE_LEGACY_KERAS, would have two Keras under one name. `follow` makes them one.
+`tf.keras` is a `KerasLazyLoader`, which reads the variable when it is first used: in the worker, as nothing that a
+parent imports uses it. So a worker that is forked from a warm parent, and has another TF_USE_LEGACY_KERAS, would have
+two Keras under one name. `follow` makes them one; `tests/test_keras2_imports.py` tells when that is not enough.
 
 A function that travels names by their real home what a cell has imported from `tensorflow.keras`: `loads` gives it the
 worker's Keras instead. What is imported from `keras` itself is Keras 3 in every run, as in plain Python.
@@ -22,38 +23,28 @@ import types
 from types import ModuleType
 from typing import Any
 
-from dtk.compat.versions import installed_keras_2, keras_2_chosen
+from dtk.compat.libraries import installed_keras_2, keras_2_chosen
 from dtk.errors import ClusterConfigError
 
 __all__ = ["follow", "loads"]
 
-_ALIASES = ("keras", "losses", "metrics", "optimizers", "initializers")  # of the Keras, in TensorFlow's own modules
 _PLACES = ("tensorflow._api.", "tensorflow.compat")  # one file under two names is two modules
 _HOMES = {2: "tf_keras.api._v2.keras", 3: "keras._tf_keras.keras"}  # what `tf.keras` is
 
 
-def follow() -> bool:
-    """Points an imported TensorFlow to the Keras that TF_USE_LEGACY_KERAS names now; True where that was needed.
+def follow() -> None:
+    """Points an imported TensorFlow to the Keras that TF_USE_LEGACY_KERAS names now.
 
     Nothing is done beside Keras 2 as TensorFlow 2.15 has it, whose `tf.keras` and `keras` are one package.
     """
-    old, new = (f"{_directory(name)}{os.sep}api{os.sep}" for name in _packages())
     if _directory("tf_keras") is None or installed_keras_2() is not None:
-        return False
-    changed = False
+        return
+    old, new = (f"{_directory(name)}{os.sep}api{os.sep}" for name in _packages())
     for name in [n for n in sys.modules if n == "tensorflow" or n.startswith(_PLACES)]:
-        module = sys.modules[name]
-        path = list(vars(module).get("__path__") or [])
-        moved = [new + entry.removeprefix(old) if entry.startswith(old) else entry for entry in path]
-        if moved != path:
-            module.__path__ = moved
-            changed = True
-        if "keras" in vars(module):
-            changed = _renew(module) or changed
-    if changed:
-        for name in [n for n in sys.modules if n.startswith("tensorflow.keras")]:
-            del sys.modules[name]
-    return changed
+        path = list(vars(sys.modules[name]).get("__path__") or [])
+        if any(entry.startswith(old) for entry in path):
+            moved = [new + entry.removeprefix(old) if entry.startswith(old) else entry for entry in path]
+            sys.modules[name].__path__ = moved
 
 
 def _packages() -> tuple[str, str]:
@@ -64,28 +55,6 @@ def _packages() -> tuple[str, str]:
 def _directory(package: str) -> str | None:
     spec = importlib.util.find_spec(package)
     return os.path.dirname(spec.origin) if spec is not None and spec.origin else None
-
-
-def _renew(module: ModuleType) -> bool:
-    """New loaders in the place of those that something imported in the parent has used already."""
-    from tensorflow.python.util.lazy_loader import KerasLazyLoader
-
-    mode = next((version for version in ("v1", "v2") if module.__name__.endswith(f"compat.{version}")), None)
-    renewed = False
-    for name in _ALIASES:
-        there = vars(module).get(name)
-        used = vars(there).get("_tfll_initialized", True) if isinstance(there, ModuleType) else False
-        home = vars(there).get("__name__", "") if used else ""
-        if used and _is_other(home):
-            submodule = None if name == "keras" else name
-            vars(module)[name] = KerasLazyLoader(vars(module), mode=mode, submodule=submodule, name=name)
-            renewed = True
-    return renewed
-
-
-def _is_other(home: str) -> bool:
-    """Whether a module of this name is of the Keras that was not chosen; of `tensorflow.keras` nothing tells."""
-    return home.startswith((_packages()[0] + ".", "tensorflow.keras"))
 
 
 def loads(data: bytes, moved: bool) -> Any:

@@ -1,37 +1,205 @@
-"""Every update that an optimizer makes in this process, counted where it is made: in the graph, or eagerly.
+"""What a training step does: what its gradient is taken of, what its graph draws and clips, each optimizer's updates.
 
-An optimizer's own `iterations` jump where a checkpoint is restored, and say nothing of who recorded the step. So the
-method that applies gradients is wrapped, in worker processes only, for Keras 3 (`Optimizer.apply`) and Keras 2
-(`apply_gradients`, also of `legacy.Optimizer`), Keras 2.15 to 3.15; what it computes is left as it is. The count is one
-`AssignAddVariableOp` an update on a resource that belongs to no checkpoint, made by the worker's first replica.
-As the step is traced, its graph is looked at once: which operations draw at random, and whether gradients are clipped.
+The number whose gradient `tf.GradientTape.gradient` takes with respect to variables is what is trained for, whatever
+the step returns or shows. TensorFlow 2.15 to 2.21; the method is public, the graph's list of operations as well.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import re
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import keras_major, replaces, tf
 from dtk.compat.per_replica import has_value, key_of
 from dtk.compat.states import eager_unit
-from dtk.compat.steps import targets
-from dtk.compat.versions import keras_major
 
 __all__ = [
     "UpdateCounter",
+    "clips",
     "counted",
+    "drawn",
+    "draws",
     "optimizer_of",
+    "precision",
     "recorded_step",
     "restore",
+    "stateful_draws",
     "states",
+    "taking",
     "trains",
     "watch",
+    "watch_datasets",
+    "watch_gradients",
 ]
+
+Taken = Callable[[str, Any], None]  # the target's name in the code that asked for the gradient, and its value
+_within = threading.local()
+_gradients: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # graph -> operations then
+_CLIP = re.compile(r"(^|/)(clip_by_(?:global_norm|norm|value))(_\d+)?(/|$)")
+_CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
+_CALLS |= {f"{less}{kind}" for less in ("", "Stateless") for kind in ("If", "While", "Case")}
+# Kinds of operations whose result is drawn, also TensorFlow 1's and the samplers; what only prepares a draw is none.
+_DRAWS = re.compile(
+    r"(Random(?!Get|Dataset|IndexShuffle|GetKey)|Multinomial|TruncatedNormal|Stateful(Uniform|StandardNormal)"
+    r"|StatelessShuffle|CandidateSampler)"
+)
+# What Keras and TensorFlow put behind a layer's name, where an operation draws for it.
+_BEHIND = re.compile(r"(/((stateless|random)_\w+|[A-Z]\w*))+$")
+_MOST = 5  # of a graph's draws that are named
+_FRAMES = 12  # callers that are asked for the target's name
+
+
+@contextlib.contextmanager
+def taking(taken: Taken) -> Iterator[None]:
+    """Within this block each gradient with respect to variables is reported to `taken`; reentrant, a thread each."""
+    before = getattr(_within, "taken", None), getattr(_within, "scaled", None)
+    _within.taken, _within.scaled = taken, {}
+    try:
+        yield
+    finally:
+        _within.taken, _within.scaled = before
+
+
+def watch_gradients() -> None:
+    """From now on; TensorFlow may be imported or not."""
+
+    @replaces("tensorflow:GradientTape", "gradient")
+    def gradient(original: Any, self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(self, target, sources, *args, **kwargs)
+        if _variables(sources):
+            _look_at_graph()
+            _remember(target)
+        return found
+
+
+def watch_scaling(cls: Any, name: str) -> None:
+    """cls: an optimizer that scales losses, for float16; what is reported is the loss without its scale."""
+
+    @replaces(cls, name)
+    def scale(original: Any, self: Any, loss: Any) -> Any:
+        scaled = original(self, loss)
+        if getattr(_within, "scaled", None) is not None:
+            _within.scaled[id(scaled)] = scaled, loss
+        return scaled
+
+
+_precision: set[str] = set()  # half types that a graph computes in that took a gradient
+_stateful: set[str] = set()  # kinds of draws of such a graph whose state can't be read or set
+
+
+def precision() -> float:
+    """The unit in the last place, relative, of the coarsest type that training steps compute in; 0: of float32."""
+    return max((2.0**-9 if name == "bfloat16" else 2.0**-12 for name in _precision), default=0.0)
+
+
+def stateful_draws() -> list[str]:
+    """Kinds of operations in training steps that draw from a state which nothing can read or set."""
+    return sorted(_stateful)
+
+
+def _look_at_graph() -> None:
+    if tf.executing_eagerly():
+        return
+    for operation in tf.compat.v1.get_default_graph().get_operations():
+        if _DRAWS.search(operation.type) and not operation.type.startswith("State"):
+            _stateful.add(operation.type)
+        for output in operation.outputs[:1]:
+            if output.dtype.base_dtype in (tf.bfloat16, tf.float16):
+                _precision.add(output.dtype.base_dtype.name)
+
+
+def draws() -> list[str] | None:
+    """The operations that draw in the graph that is being made, with where they stand; None without a graph."""
+    graphs = _graphs()
+    return None if graphs is None else [each for graph in graphs for each in drawn(graph)]
+
+
+def _graphs() -> list[Any] | None:
+    """The graph that is being made, and those around it; None in eager execution."""
+    if tf.executing_eagerly():
+        return None
+    found = [tf.compat.v1.get_default_graph()]
+    while (outer := getattr(found[-1], "outer_graph", None)) is not None:
+        found.append(outer)
+    return found
+
+
+def drawn(graph: Any) -> list[str]:
+    """The operations of a graph, and of the functions that it calls, whose result is drawn at random, each once.
+
+    Named by kind and layer: "StatelessRandomUniformV2 at sequential/dropout". What draws initial values, as in an
+    Estimator's graph, is left out.
+    """
+    own = [(each.name, each.type) for each in graph.get_operations() if "nitializer" not in each.name]
+    found = [f"{kind} at {_BEHIND.sub('', name)}" for name, kind in own + _inner(graph) if _DRAWS.search(kind)]
+    return list(dict.fromkeys(found))[:_MOST]
+
+
+def clips() -> list[str] | None:
+    """The kinds of clipping (tf.clip_by_*) since the last gradient, in the graph that is being made.
+
+    A branch, or a function, that only applies gradients is part of the graph around it that took them. None: not known,
+    without a graph, or where none of these took a gradient.
+    """
+    names: list[str] = []
+    for graph in _graphs() or []:
+        names += [operation.name for operation in graph.get_operations()[_gradients.get(graph, 0) :]]
+        if graph in _gradients:
+            return sorted({match[2] for match in map(_CLIP.search, names) if match})
+    return None
+
+
+def _inner(graph: Any) -> list[tuple[str, str]]:
+    """Operations of the functions that a graph calls."""
+    if not any(operation.type in _CALLS for operation in graph.get_operations()):
+        return []
+    library = graph.as_graph_def().library.function
+    return [(f"{f.signature.name}/{node.name}", node.op) for f in library for node in f.node_def]
+
+
+def _variables(sources: Any) -> list[Any]:
+    return [leaf for leaf in tf.nest.flatten(sources) if isinstance(leaf, tf.Variable) or hasattr(leaf, "trainable")]
+
+
+def _remember(target: Any) -> None:
+    if not tf.executing_eagerly():
+        graph = tf.compat.v1.get_default_graph()
+        _gradients[graph] = len(graph.get_operations())
+    taken = getattr(_within, "taken", None)
+    if taken is None:
+        return
+    _, plain = _within.scaled.get(id(target), (None, target))
+    values = [tf.reduce_sum(tf.cast(leaf, tf.float64)) for leaf in tf.nest.flatten(plain) if leaf is not None]
+    if values:
+        taken(_called(target), tf.add_n(values))
+
+
+def _called(target: Any) -> str:
+    """What the code that asked for the gradient calls its target; "loss" where it has no name there."""
+    frame: Any = sys._getframe(3)
+    for _ in range(_FRAMES):
+        if frame is None:
+            break
+        # AutoGraph's own frames hold the target among arguments; the learner's converted code has its own names.
+        if "/autograph/" not in frame.f_code.co_filename:
+            names = [name for name, value in frame.f_locals.items() if value is target]
+            if names and names[0] not in ("target", "ys"):
+                return names[0]
+        frame = frame.f_back
+    return "loss"
+
+
+# ---- every update that an optimizer makes in this process, counted where it is made: in the graph, or eagerly
+#
+# An optimizer's own `iterations` jump where a checkpoint is restored, and say nothing of who recorded the step. So the
+# method that applies gradients is wrapped, in worker processes only, Keras 2.15 to 3.15. The count is one
+# `AssignAddVariableOp` an update on a resource that belongs to no checkpoint, made by the worker's first replica.
 
 _CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
 
@@ -173,7 +341,7 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
             if not _depth:
                 with tf.init_scope():  # before the first update, also while that is traced
                     counter.initial = {key_of(each): each.numpy() for each in variables if has_value(each)}
-            facts = {"draws": targets.draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
+            facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
             traced(counter, **facts, settings=_settings(optimizer))
         if _first_replica(replicas):
             counter.add(_depth > 0)
@@ -182,12 +350,12 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
         if keras.backend.backend() == "tensorflow":
             _wrap(keras.optimizers.Optimizer, "apply", "grads", _of_keras_3, count)
             for cls in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
-                targets.watch_scaling(cls, "scale_loss")
+                watch_scaling(cls, "scale_loss")
         return
     _wrap(keras.optimizers.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2, count)
     _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2, count)
     for cls in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # one for each kind of optimizer
-        targets.watch_scaling(cls, "get_scaled_loss")
+        watch_scaling(cls, "get_scaled_loss")
 
 
 def _wrap(cls: Any, name: str, word: str, variables: Callable[..., Any], count: Callable[..., None]) -> None:
@@ -242,7 +410,7 @@ def _clips(optimizer: Any) -> list[str] | None:
 
     Keras 3 clips first and reduces then; Keras 2 the other way round.
     """
-    found, own = targets.clips(), []
+    found, own = clips(), []
     if hasattr(optimizer, "stateless_apply"):  # which optimizers of Keras 3 alone have
         own = [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
     return [*(found or []), *own] if own or found is not None else None
@@ -267,3 +435,56 @@ def trains(optimizer: Any, known: Mapping[str, Any]) -> list[str]:
         names = {key_of(each): name for name, each in known.items()}
         return [names[key] for key in sorted(places, key=places.get)] if places.keys() <= names.keys() else []
     return [str(getattr(each, "path", each.name)) for each in getattr(optimizer, "_trainable_variables", None) or []]
+
+
+# ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files
+#
+# TensorFlow 2.15 to 2.22. Touched, in worker processes only: `Dataset.map`, `Dataset.from_generator` and
+# `StrategyBase.experimental_distribute_dataset`. tf.data has no public way to ask a dataset how it was made, so nothing
+# has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell when one of the names is gone.
+
+_READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
+_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+
+Report = Callable[..., None]  # takes the lists of `dtk.records.events.Augments`
+
+
+def watch_datasets(report: Report) -> None:
+    """report: gets what a map's function, or a generator, has that may differ, and the readers of data sharded by file.
+
+    From now on; TensorFlow may be imported or not.
+    """
+
+    @replaces("tensorflow:data.Dataset", "map")
+    def mapped(original: Any, self: Any, map_func: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(self, map_func, *args, **kwargs)
+        wrapper = getattr(found, "_map_func", None)
+        graph = getattr(getattr(wrapper, "function", None), "graph", None)
+        if graph is not None:
+            calls = [operation.type for operation in graph.get_operations() if operation.type in _PYTHON]
+            draws, python = drawn(graph), ["numpy_function or py_function"] * bool(calls)
+            if draws or python:
+                report(draws=draws, python=python)
+        return found
+
+    @replaces("tensorflow:data.Dataset", "from_generator")
+    def from_generator(original: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
+        if not str(getattr(generator, "__module__", "")).startswith("dtk."):
+            report(python=["from_generator"])
+        return original(generator, *args, **kwargs)
+
+    @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "experimental_distribute_dataset")
+    def distribute(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
+        policy = dataset.options().experimental_distribute.auto_shard_policy.name
+        kinds = {type(each).__name__.strip("_") for each in _with_inputs(dataset)}
+        readers = sorted(kind for kind in kinds if kind.startswith(_READERS))
+        if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
+            report(files=[f"{policy}: {', '.join(readers)}"])
+        return original(self, dataset, options)
+
+
+def _with_inputs(dataset: Any) -> Iterator[Any]:
+    """A dataset and those that it is made of."""
+    yield dataset
+    for each in dataset._inputs():
+        yield from _with_inputs(each)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dtk.compat.lazy import replaces, tf
+from dtk.compat.libraries import replaces, tf
 
 __all__ = ["REDUCE", "TAKE", "listen"]
 

@@ -2,7 +2,7 @@
 
 Keras reports one loss for all replicas. A tap wraps the model's `train_step` for the time of one `fit` and writes what
 it sees into small variables of each replica: `synchronization=ON_READ`, so that a replica writes its own without any
-communication. A loss is what the step takes a gradient of (`dtk.compat.steps.targets`). Works with Keras 3 and with
+communication. A loss is what the step takes a gradient of (`dtk.compat.updates`). Works with Keras 3 and with
 tf_keras.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from dtk.compat import updates
 from dtk.compat.fingerprint import row
-from dtk.compat.lazy import tf
+from dtk.compat.libraries import tf
 from dtk.compat.per_replica import first_spec
 from dtk.compat.states import untracked
-from dtk.compat.steps import targets, updates
 
 __all__ = [
     "LOSSES",
@@ -29,7 +29,7 @@ __all__ = [
     "active",
     "attach",
     "detach",
-    "layers_of",
+    "norms_of",
     "steps_per_execution",
     "unread",
     "weights_so_far",
@@ -107,7 +107,7 @@ class Tap:
             self._trace.counts = collections.Counter()
             self._losses.assign(tf.zeros(LOSSES, tf.float64))
             try:
-                with updates.recorded_step(), targets.taking(self._take):
+                with updates.recorded_step(), updates.taking(self._take):
                     returned = train_step(data, *args, **kwargs)
                 self._write(data)
             finally:
@@ -239,11 +239,8 @@ def weights_so_far(model: Any) -> list[Any]:
         return []
 
 
-def layers_of(model: Any) -> list[list[Any]]:
-    """All layers inside of a Keras model, each as [class, name] and, of whole-batch normalisation, a third."""
-    flatten = getattr(model, "_flatten_layers", None)  # in Keras 2 and 3
-    whole = {"synchronized": True}
-    return [
-        [type(layer).__name__, layer.name, *([whole] if getattr(layer, "synchronized", False) else [])]
-        for layer in (list(flatten())[1:] if flatten is not None else [])
-    ]
+def norms_of(model: Any) -> list[bool]:
+    """Of each batch normalisation inside of a Keras model, whether it takes the whole batch, of all replicas."""
+    flatten = getattr(model, "_flatten_layers", list)  # in Keras 2 and 3
+    norms = [layer for layer in flatten() if "BatchNormalization" in type(layer).__name__]
+    return [bool(getattr(layer, "synchronized", False)) for layer in norms]

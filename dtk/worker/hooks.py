@@ -1,0 +1,396 @@
+"""What Keras and Estimator call while they train: `dtk.Recorder` and `dtk.EstimatorRecorder`, and what is recorded.
+
+Of an Estimator's `train_and_evaluate` also what it keeps to itself: results, evaluations, their checkpoints.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dtk.compat import estimators, states, tap, updates
+from dtk.compat.fingerprint import element_shapes
+from dtk.compat.libraries import keras_2_chosen, tf
+from dtk.compat.per_replica import scope_of
+from dtk.environment import Here, here, training_ended
+from dtk.errors import ClusterConfigError
+from dtk.language import N_, _
+from dtk.records.events import Loop, NoLoss, Optimizer, Outcome, Traced, Training
+from dtk.worker import states as watching
+from dtk.worker.progress import (
+    Known,
+    Progress,
+    check_strategy,
+    evaluated,
+    evaluating,
+    keep_beside,
+    progress,
+    save_weights,
+    say_unrecorded,
+)
+
+__all__ = ["EstimatorRecorder", "Recorder", "listen_to_estimators"]
+
+
+class _Hook:
+    """What gets a base class of TensorFlow's or Keras's when one is made.
+
+    The process that workers are forked from imports the class, and must import neither; and each worker has its own
+    Keras, 2 or 3.
+    """
+
+    made_as: type
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        base, made = cls.base(), cls
+        if not issubclass(cls, base):
+            made = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+            made.made_as = cls
+        return base.__new__(made)
+
+    def __reduce__(self) -> Any:
+        return self.made_as, ()  # the class made in __new__ has no name to be found by
+
+    @staticmethod
+    def base() -> Any:
+        raise NotImplementedError
+
+
+class Recorder(_Hook):
+    """A Keras callback, without arguments: `fit(..., callbacks=[dtk.Recorder()])` on every worker and in the baseline.
+
+    For each step and replica it records the replica's share of the global loss, the number of examples, their
+    fingerprint (labels included), and start and end of the step. The share is what `train_step`, Keras's or your own,
+    takes the gradient of: of Keras's own, the replica's mean divided by the number of replicas, regularisation
+    included, so that a step's shares add up to the global loss (to the mean over the global batch, where all replicas
+    have equally many examples). Where a step takes several gradients, as a GAN's does, `loss` is their sum, and each
+    has a column `loss.NAME`, as the step's code calls it. With `steps_per_execution=n` every inner step is recorded;
+    as only start and end of the n are known, the times between are spread evenly.
+
+    Steps and epochs count from 1, and on through several `fit` calls; with `initial_epoch`, or resumed by
+    BackupAndRestore, epochs are Keras's own. Of each model it saves the weights before its first step, at the beginning
+    and end of each further `fit`, and at the end of the function, in the order of `model.weights`. With several
+    replicas in one process it checks that their copies are identical.
+
+    In an evaluator, `model.evaluate(..., callbacks=[dtk.Recorder()])` records each evaluation: its times, its
+    metrics, and as its step what the model's optimizer has counted (unknown where that is 0: a checkpoint of
+    weights alone has no count).
+
+    The model is left as it was. Outside of `dtk.run` and `dtk.baseline` it records nothing and prints that once. Two
+    Recorders in one `fit` record once.
+
+    Raises:
+        ClusterConfigError: in the worker, where it can't work: a model outside of the run's strategy, for one.
+    """
+
+    model: Any  # Keras sets these two
+    params: dict[str, Any]
+
+    @staticmethod
+    def base() -> Any:
+        if keras_2_chosen():
+            import tf_keras
+
+            return tf_keras.callbacks.Callback
+        import keras
+
+        return keras.callbacks.Callback
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fit: tuple[Progress, Known, tap.Tap] | None = None  # what the fit that goes on is recorded into
+        self._first_epoch, self._offset, self._before = True, 0, 0
+        self._began = 0.0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        place = here()
+        self._fit = None
+        if place is None:
+            say_unrecorded("dtk.Recorder")
+            return
+        model = self.model
+        check_strategy("dtk.Recorder", tap.weights_so_far(model), place)
+        state = progress(place)
+        known = state.known(model, lambda: tap.weights_so_far(model))
+        self._first_epoch, self._before, self._began = True, state.steps, place.now()
+        self._fit = state, known, tap.attach(model, owner=self, on_built=lambda: state.save_initial(known))
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        fit = self._mine()
+        if fit is None:
+            return
+        state, known, _tap = fit
+        if self._first_epoch:
+            self._first_epoch = False
+            # A further fit that starts from epoch 0 again continues the count; a resumed one has its own.
+            offset = 0 if epoch + 1 > state.epoch else state.epoch - epoch
+            self._offset = state.begins(self._counted() or 0, offset)
+            steps, epochs = (None if each is None else int(each) for each in map(self.params.get, ("steps", "epochs")))
+            epochs = None if epochs is None else epochs - epoch
+            state.place.journal.event(Training(state.place.now(), steps=steps, epochs=epochs))
+            if self.model.built:  # a model without input shape has no weights before its first step
+                state.save_initial(known)
+        state.epoch = epoch + 1 + self._offset
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        fit = self._mine()
+        if fit is not None:
+            # What makes this worker late makes it begin late: its peers wait, and the records show it.
+            fit[0].before_step(fit[2].slots, lambda: self.model.trainable_variables)
+            self._began = fit[0].place.now()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._record()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._record()  # steps of an execution that the end of the data cut short, where Keras has not reported it
+
+    def on_train_end(self, logs: Any = None) -> None:
+        fit = self._mine()
+        if fit is not None:
+            state, known, its = fit
+            if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
+                state.begins(self._counted() or 0)
+            keep_beside(state.place)
+            save_weights(state.place, "final", known.weights(), known.part)
+            known.lost += its.lost
+            if state.steps == self._before and not self._first_epoch:
+                print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))
+            tap.detach(self.model)
+        self._fit = None
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        place = here()
+        if place is not None and place.role == "evaluator":
+            self._began = evaluating(place, self._counted())
+
+    def on_test_end(self, logs: Any = None) -> None:
+        place = here()
+        if place is not None and place.role == "evaluator":
+            evaluated(place, step=self._counted(), started=self._began, metrics=logs or {})
+
+    def _counted(self) -> int | None:
+        """Steps that the model's optimizer has made; None where it has none, or a checkpoint brought no count."""
+        count = getattr(getattr(self.model, "optimizer", None), "iterations", None)
+        return (int(count.numpy()) or None) if count is not None else None
+
+    def _mine(self) -> tuple[Progress, Known, tap.Tap] | None:
+        """What to record into; None outside a run, and where a later Recorder of the same fit has taken over."""
+        active = tap.active(self.model)
+        return None if active is None or active.owner is not self else self._fit
+
+    def _record(self) -> None:
+        fit = self._mine()
+        if fit is None:
+            return
+        state, known, its = fit
+        rows = its.read()
+        count = len(rows[0])
+        if count == 0:
+            return
+        place, ended = state.place, state.place.now()
+        if not known.announced:
+            known.announced = True
+            shapes, scope = element_shapes(its.batch), scope_of(self.model.weights)
+            place.journal.event(Loop(ended, kind="fit", shapes=shapes, scope=scope, norms=tap.norms_of(self.model)))
+            if its.blind:
+                place.journal.event(NoLoss(ended, model=self.model.name))
+        several = its.names if len(its.names) > 1 else []
+        length = (ended - self._began) / count
+        for k in range(count):
+            span = (self._began + k * length, self._began + (k + 1) * length)
+            state.record([values[k] for values in rows], several, span)
+        self._began = ended
+
+
+# ---- Estimator
+
+NAME = "the Estimator"  # of its optimizer
+
+
+class EstimatorRecorder(_Hook):
+    """A hook for tf.estimator, without arguments: `TrainSpec(input_fn, hooks=[dtk.EstimatorRecorder()])`.
+
+    For each step and replica it records the replica's share of the global loss, as Estimator reports it (under a
+    strategy a v1 optimizer takes the mean over the replicas, so a share is the `loss` of the replica's EstimatorSpec
+    divided by their number), the number of examples, their fingerprint, and start and end of the step. It saves the
+    variables before the first step and at the end. Estimator knows no epochs: epoch is 1 throughout.
+
+    In a function that `dtk.run` or `dtk.baseline` starts, a training without this hook gets one: the results that
+    train_and_evaluate does not return come from it. Elsewhere it records nothing and prints that once.
+    """
+
+    recording: Any = None  # the recorder of the training that goes on
+
+    @staticmethod
+    def base() -> Any:
+        return tf.compat.v1.train.SessionRunHook
+
+    def __init__(self) -> None:
+        self._place = here()
+        self._rows: list[Any] = []
+        self._began = 0.0
+        self._variables: list[states.InGraph] = []
+        self._begun: Any = None  # what the watcher of steps said before this one
+        self._before: tuple[int, int] | None = None  # the global step and the steps recorded, as training begins
+        self.model_dir: str | None = None
+        self.global_step: int | None = None
+        if self._place is None:
+            say_unrecorded("dtk.EstimatorRecorder")
+
+    def begin(self) -> None:
+        if self._place is None:
+            return
+        self._rows, self._variables = estimators.replica_rows(), states.of_graph()
+        self._global_step = tf.compat.v1.train.get_global_step()
+        if not self._rows:
+            raise ClusterConfigError(
+                _("dtk.EstimatorRecorder is a hook for training; leave it out of EvalSpec's hooks")
+            )
+        if EstimatorRecorder.recording is not self:
+            self._place = None  # one of a model_fn's training_hooks, beside the one that this training has already
+            return
+        self._before = None
+        draws = updates.drawn(tf.compat.v1.get_default_graph())
+        self._place.journal.event(Traced(self._place.now(), optimizer=NAME, draws=draws, clips=None))
+        if self.model_dir is not None:
+            latest = tf.train.latest_checkpoint(self.model_dir)
+            words = N_(
+                "training goes on from {latest}, which model_dir held before this run; give every run a directory of "
+                "its own: model_dir=str(dtk.run_dir() / 'model'), to begin anew"
+            )
+            if latest is not None:
+                print("dtk: " + _(words, latest=latest))
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        if self._place is None:
+            return
+        state, step = progress(self._place), int(session.run(self._global_step))
+        if not state.trainings:
+            state.begins(step)
+        self._before = self._before or (step, state.steps)
+        states.enter_graph(self._variables, session)
+        if not self._place.folder.has_weights("initial"):
+            self._save(self._place, "initial")
+        self._began = self._place.now()
+
+    def before_run(self, context: Any) -> Any:
+        if self._place is None:
+            return None
+        progress(self._place).before_step()
+        watcher = watching.watcher()
+        self._begun = None if watcher is None else watcher.begins(context.session.graph)
+        self._began = self._place.now()
+        return tf.compat.v1.train.SessionRunArgs(self._rows)
+
+    def after_run(self, context: Any, values: Any) -> None:
+        if self._place is None:
+            return
+        watcher = watching.watcher()
+        if watcher is not None:
+            watcher.ends(context.session.graph, self._begun)
+        state, ended = progress(self._place), self._place.now()
+        if not state.announced:
+            state.announced = True
+            self._place.journal.event(Loop(ended, kind="estimator"))
+            self._place.journal.event(Training(ended, steps=None, epochs=None))
+        state.epoch = 1
+        state.record(values.results, [], (self._began, ended))
+
+    def end(self, session: Any) -> None:
+        if self._place is None:
+            return
+        states.enter_graph(self._variables, None)
+        names = self._save(self._place, "final")
+        self.global_step = int(session.run(self._global_step))
+        if self._before is not None:
+            state, (step, steps) = progress(self._place), self._before
+            made, recorded = self.global_step - step, state.steps - steps
+            state.estimated.append(Optimizer(name=NAME, variables=names[:1], made=made, recorded=recorded))
+
+    def _save(self, place: Here, which: str) -> list[str]:
+        """Saves the variables but for the global step; returns their names."""
+        held = {
+            each.name: values[0] for each, values in zip(self._variables, states.read(self._variables), strict=True)
+        }
+        del held[self._global_step.op.name]
+        place.folder.save_weights(which, list(held), list(held.values()))
+        return list(held)
+
+
+def listen_to_estimators() -> None:
+    """Called in a worker, once Estimator is imported there."""
+    place = here()
+    if place is not None:
+        estimators.apply(_Listener(place), place.replicas)
+
+
+class _Listener:
+    def __init__(self, place: Here):
+        self.place = place
+        self.recorder: Any = None
+
+    def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
+        found = [hook for hook in given if isinstance(hook, EstimatorRecorder)]
+        self.recorder = EstimatorRecorder.recording = found[0] if found else EstimatorRecorder()
+        self.recorder.model_dir = estimator.model_dir
+        # The last in the list: what it measures leaves out what other hooks do after a step.
+        return [*(hook for hook in given if hook not in found), self.recorder]
+
+    def trained(self, estimator: Any, loss: Any) -> None:
+        loss = None if loss is None else float(loss)
+        self.place.journal.event(Outcome(self.place.now(), loss=loss, step=self.recorder.global_step))
+        if self.place.worker == 0:
+            self._save_last_checkpoint(estimator.model_dir)
+
+    def evaluation(self, evaluate: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        started = evaluating(self.place)
+        metrics = evaluate()
+        numbers = {name: float(value) for name, value in metrics.items() if name != "global_step"}
+        evaluated(self.place, step=int(metrics["global_step"]), started=started, metrics=numbers)
+        return metrics
+
+    def saved(self, prefix: str) -> None:
+        """The chief puts each checkpoint aside for the evaluator: Estimator deletes all but the last five."""
+        if self.place.run.has_evaluator and self.place.worker == 0:
+            aside = _aside(self.place)
+            aside.mkdir(exist_ok=True)
+            files = sorted(Path(prefix).parent.glob(f"{Path(prefix).name}.*"), key=lambda file: file.suffix == ".index")
+            for file in files:  # the index comes last: where it is, all is
+                shutil.copyfile(file, aside / "part")
+                os.replace(aside / "part", aside / file.name)
+
+    def follow_training(self, executor: Any) -> None:
+        """Evaluates each of the chief's checkpoints, and ends when training has, in place of Estimator's timetable."""
+        count = 0
+        while True:
+            ended = training_ended()  # asked first: what was saved before the end is then on the list
+            new = sorted(_aside(self.place).glob("*.index"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
+            for index in new:
+                estimators.evaluate_checkpoint(executor, str(index.with_suffix("")))
+                for file in index.parent.glob(f"{index.stem}.*"):
+                    file.unlink()
+                count += 1
+            if ended and not new:
+                break
+        if count == 0:
+            raise ClusterConfigError(
+                _("the evaluator had nothing to evaluate: the chief's Estimator saved no checkpoint")
+            )
+
+    def _save_last_checkpoint(self, model_dir: str) -> None:
+        """The chief's final weights as the last checkpoint has them: that is what a user of the model will get."""
+        final, latest = self.place.folder.weights("final"), tf.train.latest_checkpoint(model_dir)
+        if final is None or latest is None:
+            return
+        reader = tf.train.load_checkpoint(latest)
+        stored = [name for name in final.names if reader.has_tensor(name)]
+        if len(stored) == len(final.names):
+            self.place.folder.save_weights("final", stored, [reader.get_tensor(name) for name in stored])
+
+
+def _aside(place: Here) -> Path:
+    return place.run.evaluator.path / "checkpoints"
