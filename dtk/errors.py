@@ -73,7 +73,7 @@ def in_words(what: str, remedy: str = "") -> str:
     >>> in_words("baseline: seed 0, cluster: seed 3", "pass the same seed to both")
     'baseline: seed 0, cluster: seed 3; pass the same seed to both'
     """
-    return _("{what}; {remedy}", what=what, remedy=remedy) if remedy else what
+    return _("; ").join([what, remedy]) if remedy else what
 
 
 class DtkError(_Sentence, Exception):
@@ -179,7 +179,7 @@ class VerificationError(DtkError, AssertionError):
 
     def of_loss(self, name: str) -> VerificationError:
         """The same failure, said of the loss of this name: one of several that a step has."""
-        what = _("{loss}: {what}", loss=name, what=self.what)
+        what = _("{name}: {words}", name=name, words=self.what)
         return VerificationError(what, self.step, self.reason, name, remedy=self.remedy, numbers=self.numbers)
 
     def _render_traceback_(self) -> list[str]:

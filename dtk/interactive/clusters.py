@@ -163,7 +163,7 @@ class Cluster:
             if answer is None:
                 raise peer.silent(PULL_SECONDS)
             if "error" in answer:
-                raise ClusterConfigError(_("{what}: {why}", what=peer.name, why=answer["error"]))
+                raise ClusterConfigError(_("{name}: {words}", name=peer.name, words=answer["error"]))
             values.append(self._value(answer))
         return values
 
@@ -426,7 +426,7 @@ def _error_of(session: Session, outcome: CellOutcome, more: str) -> CellFailed:
     said: list[tuple[Sequence[int], str]] = [(workers, words) for words, workers in groups.items()]
     for peer in outcome.lost:
         ended = explain.exit_in_words(peer.lost)
-        said.append(([peer.number], _("{what}: {why}", what=ended, why=peer.remedy)))
+        said.append(([peer.number], _("{name}: {words}", name=ended, words=peer.remedy)))
     for wait in outcome.waits:
         awaited, place = workers_in_words(wait.awaited), session.in_words(wait.place)
         said.append(([wait.worker], _("waits for {workers} in {place}", workers=awaited, place=place)))

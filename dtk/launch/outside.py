@@ -141,7 +141,7 @@ def _follow(agent: Agent, run: RunFolder, index: int) -> int:
                     sys.stdout.buffer.write(base64.b64decode(message.data))
                     sys.stdout.flush()
                 case Refused():
-                    raise ClusterConfigError(_("{what}: {why}", what="dtk worker", why=message.words))
+                    raise ClusterConfigError(_("{name}: {words}", name="dtk worker", words=message.words))
                 case Exited():
                     return 0 if finished is not None else message.code
         if finished is None and of_kind(run.worker(index).events, Finished):

@@ -186,7 +186,7 @@ class Dashboard(Live):
             return _("finished, waits for the others")
         if what == "training" and step:
             return _("step {step} of {total}", step=step, total=total) if total else _("step {step}", step=step)
-        return _("{state} after step {step}", state=_(what), step=step) if step and what in _ENDS else str(line)
+        return _("{what} after step {step}", what=_(what), step=step) if step and what in _ENDS else str(line)
 
 
 # ---- the loss as a picture in SVG, quick to draw, in the colours of the page
@@ -217,7 +217,7 @@ def curve(steps: Sequence[float], layers: Sequence[Layer]) -> str:
     low, high = min(0.0, losses[known].min()), losses[known].max()
     xs = _LEFT + (at - at[0]) * ((_RIGHT - _LEFT) / ((at[-1] - at[0]) or 1))
     heights = _FOOT - (values.cumsum(axis=0) - low) * ((_FOOT - _TOP) / ((high - low) or 1))
-    said, last = f"{_('loss')} {_figure(losses[known][-1])}", _("step {step:.0f}", step=at[-1])
+    said, last = f"{_('loss')} {_figure(losses[known][-1])}", _("step {step}", step=round(at[-1]))
     words, areas = _("{words} at step {step:.0f}", words=said, step=at[-1]), []
     if len(layers) > 1 and not (values < 0).any():
         pairs = zip(layers, heights, strict=True)
@@ -231,7 +231,7 @@ def curve(steps: Sequence[float], layers: Sequence[Layer]) -> str:
         f'<line x1="{_LEFT}" y1="{_FOOT}" x2="{_RIGHT}" y2="{_FOOT}" stroke="currentColor" opacity="0.35"/>',
         *reversed(areas),  # each covers the lower end of the one above
         f'<path d="{_path(xs, heights[-1], known)}" {pen}/>',
-        _text(_LEFT, _HEIGHT - 5, _("step {step:.0f}", step=at[0]), _SMALL),
+        _text(_LEFT, _HEIGHT - 5, _("step {step}", step=round(at[0])), _SMALL),
         _text(_RIGHT, _HEIGHT - 5, last, _SMALL, "end"),
     ]
     return (

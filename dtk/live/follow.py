@@ -138,7 +138,7 @@ class Follower:
         where = N_("step {step}/{total}") if self.total else N_("step {step}")
         parts = [_(where, step=self.step, total=self.total), _("loss {loss:.4g}", loss=self.loss)]
         if self.rate == self.rate:
-            parts.append(_("{rate:,.0f} examples/s", rate=self.rate))
+            parts.append(_("{rate} examples/s", rate=f"{self.rate:,.0f}"))
         if self.eta and not ended:
             parts.append(_("ETA {time}", time=timedelta(seconds=max(1, round(self.eta)))))
         return clauses(parts)

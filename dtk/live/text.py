@@ -272,7 +272,7 @@ class TextView(Live):
         self.reader.look()
         self._tell_evaluation()
         if self.follower.step:
-            outcome = _("{first}; {more}", first=self.follower.words(ended=True), more=outcome)
+            outcome = _("; ").join([self.follower.words(ended=True), outcome])
         self._say(_("{name}: {words}", name=self.title, words=outcome))
 
     def _tell_waits(self, states: Sequence[Line | str]) -> None:
@@ -292,4 +292,4 @@ class TextView(Live):
             self._say(_("{name}: {words}", name=_("evaluator"), words=self.follower.evaluated))
 
     def _say(self, words: str) -> None:
-        print(_("dtk: {words}", words=words), flush=True)
+        print(_("{name}: {words}", name="dtk", words=words), flush=True)

@@ -271,7 +271,7 @@ class Remote:
         for key in keys:
             if key in self._refused:
                 number, words = self._refused[key]
-                said = _("{what}: {why}", what=self.lent[self._member[key]].host, why=words)
+                said = _("{name}: {words}", name=self.lent[self._member[key]].host, words=words)
                 raise OSError(number, said) if number else DtkError(said)
 
     def poll(self, timeout: float) -> None:
@@ -370,7 +370,7 @@ def check_versions(lent: Sequence[LentMachine]) -> None:
     for worker, each in enumerate(lent):
         what = _other_versions(each, own, lent)
         if what:
-            raise ClusterConfigError(_("{what}: {why}", what=_name_of(each, worker), why=what))
+            raise ClusterConfigError(_("{name}: {words}", name=_name_of(each, worker), words=what))
 
 
 def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[LentMachine]) -> str:

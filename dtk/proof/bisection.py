@@ -175,7 +175,7 @@ def _one_workers_loss(case: Case) -> Diagnosis | None:
         ours, theirs = ours.only(case.failed.loss), theirs.only(case.failed.loss)
     mine, other = ours.shares[step - 1], theirs.shares[step - 1]
     apart = np.flatnonzero(np.abs(mine - other) > allowed(other, max(RTOL, COARSE * steps.coarse)))
-    who = dict.fromkeys(_("worker {n}", n=replica // ours.run.replicas) for replica in apart)
+    who = dict.fromkeys(_("worker {worker}", worker=replica // ours.run.replicas) for replica in apart)
     if not 0 < len(who) < ours.run.folder.workers:
         return None
     what = N_(
@@ -363,7 +363,7 @@ def beside_a_penalty(parts: Sequence[Part], times: float) -> bool:
 def _other_settings(case: Case) -> tuple[str, str] | None:
     """The mistake, and which setting of an optimizer differs, in words: between workers, then from one device's."""
     ours = case.ours.run.folder
-    sides = [(_("worker {n}", n=worker), _settings(ours, worker)) for worker in range(ours.workers)]
+    sides = [(_("worker {worker}", worker=worker), _settings(ours, worker)) for worker in range(ours.workers)]
     if case.followed.get(1) is not None and case.followed[1].theirs is not None:
         sides.append((case.followed[1].whom, _settings(case.followed[1].theirs.run.folder, 0)))
     first, mine = sides[0]

@@ -163,7 +163,7 @@ class Case:
 
     def facts(self) -> Iterator[str]:
         """What is known without a diagnosis, for those who go on looking: what verify says, what the followers tell."""
-        yield _("verify: {failed}", failed=self.failed)
+        yield _("{name}: {words}", name="verify", words=self.failed)
         if self.one is None:
             return
         if self.many is not None:

@@ -291,7 +291,7 @@ def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
     """Each loss of a step that has several, as `check_loss` has the one: a sum can be right where its parts are not."""
     if list(ours.named) != list(theirs.named):
         other, mine = (_(", ").join(side.named) or _("one loss a step") for side in (theirs, ours))
-        what = _("{whom}: {theirs}; {run}: {ours}", whom=theirs.name, theirs=other, run=ours.name, ours=mine)
+        what = _("; ").join(_("{name}: {words}", name=n, words=w) for n, w in ((theirs.name, other), (ours.name, mine)))
         raise VerificationError(what, reason="loss", remedy=_("run the same function in both"))
     for name in ours.named:
         try:

@@ -285,7 +285,7 @@ def found(mistake: str, what: str, evidence: Sequence[str] = (), also: tuple[str
 
 def because(what: str, mistake: str) -> str:
     """What differs, and why, where a mistake is told by what it is called among others."""
-    return _("{what}: {why}", what=what, why=_(MISTAKES[mistake].among))
+    return _("{name}: {words}", name=what, words=_(MISTAKES[mistake].among))
 
 
 def either(lead: str, suspects: Sequence[str], evidence: Sequence[str] = ()) -> Diagnosis:

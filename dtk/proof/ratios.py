@@ -66,7 +66,7 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
     key, what = hits[0]
     also = tuple(dict.fromkeys(hit[0] for hit in hits[1:] if hit[0] != key))
     ratio = _("ratio of the losses at step {step}: {ratio:.6g}", step=step, ratio=case.ratio[step - 1])
-    said = _("{what}: {why}", what=case.losses(step), why=what)
+    said = _("{name}: {words}", name=case.losses(step), words=what)
     return case.found(key, said, [ratio], also)
 
 

@@ -396,7 +396,7 @@ pre {{overflow-x: auto; padding: .8rem; border: 1px solid #8886; font-size: .8re
 def page(title: str, summary: str, parts: Iterable[str]) -> str:
     """Return the whole file; parts are made by the functions below, summary is a sentence without its full stop."""
     when = time.strftime("%Y-%m-%d %H:%M")
-    ended = _("{summary}. {when}.", summary=html.escape(summary), when=when)
+    ended = _("{sentence}.", sentence=_("{title}. {caption}", title=html.escape(summary), caption=when))
     return _PAGE.format(language=language(), title=html.escape(title), ended=ended, parts="".join(parts))
 
 

@@ -54,7 +54,7 @@ def member_name(member: int, workers: int) -> str:
 
 
 def worker_name(worker: int, chief: bool = False) -> str:
-    return _("worker {worker} (chief)", worker=worker) if chief else called("worker", worker)
+    return _("{task} (chief)", task=called("worker", worker)) if chief else called("worker", worker)
 
 
 def replica_name(replica: int) -> str:

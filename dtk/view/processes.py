@@ -339,7 +339,7 @@ def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: boo
     state = max(states, key=lambda each: each.quiet)
     lines = wrapped(str(state.said()), _CHARACTERS)[:2]
     lines += wrapped(state.line, _CHARACTERS)[:1] if state.line and not state.ended else []
-    name = names(states) if len(states) <= _APART else _("{count} workers", count=len(states))
+    name = names(states) if len(states) <= _APART else ngettext("{n} worker", "{n} workers", len(states))
     text: dict[str, Any] = {"va": "top", "zorder": 5, "linespacing": 1.15}
     ax.text(left + 0.23, middle[1] + 0.32, name, fontsize=8.5, fontweight="bold", gid="worker", **text)
     ax.text(left + 0.23, middle[1] + 0.1, "\n".join(lines), fontsize=7.0, gid="state", **text)

@@ -106,7 +106,7 @@ def _words_of_runs(
         title = _("{low} to {high} examples/s, in one run each", low=three(min(known)), high=three(max(known)))
         return title, " ".join([caption, _("A difference may be the machine's: repeat the runs to know.")])
     if single is None or sizes[best] == 1:
-        return _("{name}: {rate} examples/s", name=name, rate=three(rate)), caption
+        return _("{name}: {words}", name=name, words=_("{rate} examples/s", rate=three(rate))), caption
     words = N_("{name}: {ratio:.2f} times one device, ideal would be {ideal}")
     ideal = _("The mark is ideal: as many times {name} as there are replicas.", name=names[single])
     return _(words, name=name, ratio=rate / rates[single], ideal=sizes[best]), f"{caption} {ideal}"

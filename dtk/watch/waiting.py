@@ -381,7 +381,7 @@ def _doing(state: State) -> tuple[str, str, int]:
 def _precisely(state: State) -> str:
     if not state.stage:
         return state.place or _("in a collective")
-    return _("{place} ({line})", place=state.stage, line=state.line) if state.line else state.stage
+    return _("{what} ({why})", what=state.stage, why=state.line) if state.line else state.stage
 
 
 def _after(words: str, states: list[State]) -> str:
@@ -404,4 +404,4 @@ def clauses(parts: Sequence[str]) -> str:
 
 
 def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else _("{some} and {last}", some=_(", ").join(words[:-1]), last=words[-1])
+    return words[0] if len(words) == 1 else _(" and ").join([_(", ").join(words[:-1]), words[-1]])
