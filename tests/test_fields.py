@@ -14,7 +14,8 @@ from fabricate import fabricate
 
 import dtk
 from dtk import errors
-from dtk.proof.mistakes import MISTAKES, Diagnosis, either, found
+from dtk.proof.case import Diagnosis, either, found
+from dtk.proof.mistakes import MISTAKES
 from dtk.records import COLUMNS
 from dtk.worker.ring import RingBroken
 

@@ -67,7 +67,7 @@ PAGES = {
     "recording": Page(
         "Recording", "dtk", ("Recorder", "record_step", "EstimatorRecorder", "ring"), ("dtk.worker.ring:Ring",)
     ),
-    "checks": Page("Proof and diagnosis", "dtk", ("verify", "diagnose"), ("dtk.proof.mistakes:Diagnosis",)),
+    "checks": Page("Proof and diagnosis", "dtk", ("verify", "diagnose"), ("dtk.proof.case:Diagnosis",)),
     "lessons": Page("Questions and checks of lessons", "dtk", ("ask", "check", "answers", "report"), _OF_LESSONS),
     "measuring": Page("Measuring", "dtk", _MEASURING),
     "without_dtk": Page("In any program", "dtk", ("correct_keras",)),

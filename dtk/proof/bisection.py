@@ -16,10 +16,9 @@ import numpy as np
 from dtk.errors import in_words
 from dtk.language import N_, _, first_three
 from dtk.launch.again import whom
-from dtk.proof.case import Case
+from dtk.proof.case import Case, Diagnosis, either
 from dtk.proof.evidence import RTOL, allowed, parted, spread
 from dtk.proof.following import COARSE
-from dtk.proof.mistakes import Diagnosis, either
 from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind

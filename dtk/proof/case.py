@@ -1,4 +1,4 @@
-"""A failed verification as a case to be explained: what the two runs recorded, in the form that recognisers ask for."""
+"""A failed verification as a case to be explained, in the form that recognisers ask for, and what is said of it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import cached_property
 
 import numpy as np
 
-from dtk.errors import VerificationError
+from dtk.errors import VerificationError, in_words
 from dtk.language import N_, _
 from dtk.proof.evidence import Evidence
 from dtk.proof.following import Following, part_in_words
-from dtk.proof.mistakes import Diagnosis, found
+from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Steps
 from dtk.records import facts
 from dtk.records.events import Loop, of_kind
 from dtk.records.facts import RunLike
 from dtk.scaling.shares import global_loss, weighted_loss
 
-__all__ = ["Case"]
+__all__ = ["Case", "Diagnosis", "because", "either", "found"]
 
 
 @dataclass(frozen=True)
@@ -181,3 +181,62 @@ class Case:
                 )
             yield _(side, n=self.replicas)
         yield from map(part_in_words, sorted(self.one.parts, key=lambda each: -each.values)[:3])
+
+
+# ---- what is said of it: a mistake that was found, or several that leave the same traces, in one sentence
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnosis:
+    """What `dtk.diagnose` found. Shows itself, also as a cell's value, as its sentence.
+
+    Attributes:
+        mistake: a key of `dtk.proof.mistakes.MISTAKES`, "none" where the runs agree, "unknown" where nothing known
+            explains them, or where several mistakes would: these are then in `also`.
+        what: what is wrong, with the numbers.
+        evidence: facts that it rests on, a sentence each; where a mistake was found the first is its symptom.
+        also: further mistakes, which leave the same traces.
+        remedy: what to do about it; "" where `what` says that as well, or where nothing is known.
+    """
+
+    mistake: str
+    what: str
+    evidence: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    remedy: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """All of it in words: what, the remedy, and which other mistakes would look the same."""
+        said = in_words(self.what, self.remedy)
+        if not self.also or self.mistake == "unknown":  # where `what` lists them
+            return said
+        return _("{sentence} (the same is seen with: {others})", sentence=said, others=_(", ").join(self.also))
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __repr__(self) -> str:
+        return self.sentence
+
+
+def found(mistake: str, what: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
+    """A diagnosis with the mistake's remedy, whose sentence says which other mistakes would look the same.
+
+    evidence: measurements that neither `what` nor the mistake's symptom states.
+    """
+    known = MISTAKES[mistake]
+    symptom = _("symptom: {symptom}", symptom=_(known.symptom))
+    return Diagnosis(mistake, what, (symptom, *evidence), also, _(known.remedy))
+
+
+def because(what: str, mistake: str) -> str:
+    """What differs, and why, where a mistake is told by what it is called among others."""
+    return _("{name}: {words}", name=what, words=_(MISTAKES[mistake].among))
+
+
+def either(lead: str, suspects: Sequence[str], evidence: Sequence[str] = ()) -> Diagnosis:
+    """Several mistakes that this pair of runs can't distinguish."""
+    listed = _(", or ").join(_("{what} ({why})", what=_(MISTAKES[key].among), why=key) for key in suspects)
+    what = N_("{lead}: one of these: {suspects}")
+    return Diagnosis("unknown", _(what, lead=lead, suspects=listed), tuple(evidence), tuple(suspects))

@@ -27,12 +27,11 @@ from dtk.proof.bisection import (
     look_at_update,
     unknown,
 )
-from dtk.proof.case import Case
+from dtk.proof.case import Case, Diagnosis, found
 from dtk.proof.evidence import Evidence, collect
 from dtk.proof.examples import look_at_counts, look_at_examples, look_at_shards
 from dtk.proof.following import Following, can_be_followed, has_parts_of_its_own
 from dtk.proof.following import followed as follow
-from dtk.proof.mistakes import Diagnosis, found
 from dtk.proof.ratios import look_at_finite, look_at_first_loss, look_at_shares
 from dtk.proof.verify import name_of, prove
 from dtk.records import facts

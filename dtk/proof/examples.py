@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dtk.language import N_, _, first_three
-from dtk.proof.case import Case
+from dtk.proof.case import Case, Diagnosis, because, either, found
 from dtk.proof.following import EXAMPLES
-from dtk.proof.mistakes import Diagnosis, because, either, found
 from dtk.records.facts import SAME_DATA
 
 __all__ = ["look_at_counts", "look_at_examples", "look_at_shards"]

@@ -1,4 +1,4 @@
-"""The mistakes that `dtk.diagnose` knows, what each looks like, what to write instead, and what is said of one.
+"""The mistakes that `dtk.diagnose` knows: what each looks like, and what to write instead.
 
 `make reference` writes docs/reference/mistakes.md of it. N is the number of replicas, B the global batch, n a short
 batch.
@@ -6,14 +6,11 @@ batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from dtk.errors import in_words
-from dtk.language import N_, _
+from dtk.language import N_
 
-__all__ = ["MISTAKES", "Diagnosis", "Mistake", "because", "either", "found"]
+__all__ = ["MISTAKES", "Mistake"]
 
 
 class Mistake(NamedTuple):
@@ -234,62 +231,3 @@ MISTAKES = {
         N_("something is drawn anew each time"),
     ),
 }
-
-
-# ---- what `dtk.diagnose` says: a mistake that was found, or several that leave the same traces, in one sentence
-
-
-@dataclass(frozen=True, repr=False)
-class Diagnosis:
-    """What `dtk.diagnose` found. Shows itself, also as a cell's value, as its sentence.
-
-    Attributes:
-        mistake: a key of `dtk.proof.mistakes.MISTAKES`, "none" where the runs agree, "unknown" where nothing known
-            explains them, or where several mistakes would: these are then in `also`.
-        what: what is wrong, with the numbers.
-        evidence: facts that it rests on, a sentence each; where a mistake was found the first is its symptom.
-        also: further mistakes, which leave the same traces.
-        remedy: what to do about it; "" where `what` says that as well, or where nothing is known.
-    """
-
-    mistake: str
-    what: str
-    evidence: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
-    remedy: str = ""
-
-    @property
-    def sentence(self) -> str:
-        """All of it in words: what, the remedy, and which other mistakes would look the same."""
-        said = in_words(self.what, self.remedy)
-        if not self.also or self.mistake == "unknown":  # where `what` lists them
-            return said
-        return _("{sentence} (the same is seen with: {others})", sentence=said, others=_(", ").join(self.also))
-
-    def __str__(self) -> str:
-        return self.sentence
-
-    def __repr__(self) -> str:
-        return self.sentence
-
-
-def found(mistake: str, what: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
-    """A diagnosis with the mistake's remedy, whose sentence says which other mistakes would look the same.
-
-    evidence: measurements that neither `what` nor the mistake's symptom states.
-    """
-    known = MISTAKES[mistake]
-    symptom = _("symptom: {symptom}", symptom=_(known.symptom))
-    return Diagnosis(mistake, what, (symptom, *evidence), also, _(known.remedy))
-
-
-def because(what: str, mistake: str) -> str:
-    """What differs, and why, where a mistake is told by what it is called among others."""
-    return _("{name}: {words}", name=what, words=_(MISTAKES[mistake].among))
-
-
-def either(lead: str, suspects: Sequence[str], evidence: Sequence[str] = ()) -> Diagnosis:
-    """Several mistakes that this pair of runs can't distinguish."""
-    listed = _(", or ").join(_("{what} ({why})", what=_(MISTAKES[key].among), why=key) for key in suspects)
-    what = N_("{lead}: one of these: {suspects}")
-    return Diagnosis("unknown", _(what, lead=lead, suspects=listed), tuple(evidence), tuple(suspects))

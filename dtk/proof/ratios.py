@@ -12,10 +12,10 @@ import numpy as np
 
 from dtk.language import N_, _
 from dtk.proof.bisection import beside_a_penalty, of_gradients, scaled_alike, whole_penalty
-from dtk.proof.case import Case
+from dtk.proof.case import Case, Diagnosis
 from dtk.proof.evidence import RTOL, TOO_SMALL
 from dtk.proof.following import COARSE
-from dtk.proof.mistakes import MISTAKES, Diagnosis
+from dtk.proof.mistakes import MISTAKES
 
 __all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
 
