@@ -205,9 +205,16 @@ def test_a_small_mistake_shows_at_its_first_step(name):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize(("name", "mistake"), [("worker's labels", "one worker's loss"), ("decay", "regularisation")])
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [
+        ("loop worker's labels", "one worker's loss"),
+        ("loop decay", "regularisation"),
+        ("not summed", "not summed"),
+    ],
+)
 def test_what_followers_tell_of_a_mistake(name, mistake):
-    program = WRONG[f"loop {name}"]
+    program = WRONG[name]
     assert dtk.diagnose(dtk.run(program.train, kwargs={**program.kwargs, "steps": 10})).mistake == mistake
 
 

@@ -241,7 +241,7 @@ class Recorder:
 
 
 def _line(number: int, each: Variable) -> dict[str, Any]:
-    facts = ("name", "identity", "dtype", "shape", "kept")
+    facts = ("name", "identity", "dtype", "shape", "kept", "trainable")
     return {"number": number, **{name: getattr(each, name) for name in facts}}
 
 
