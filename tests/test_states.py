@@ -19,6 +19,7 @@ from dtk.worker.follow import Follower
 from dtk.worker.recorded import Damaged, RecordedStates
 
 RIGHT, WRONG = proof_programs.right(), proof_programs.wrong()
+TOLD = {"loop worker's labels": "one worker's loss", "loop decay": "regularisation", "not summed": "not summed"}
 PASS = "check every step vs one device: PASS"
 FIRST = {"variables": [["dense/kernel", 90], ["key/bias", 3]]}
 END = {"end": "done", "recorded": 2, "whole": True, "coarse": 0.0}
@@ -205,17 +206,10 @@ def test_a_small_mistake_shows_at_its_first_step(name):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize(
-    ("name", "mistake"),
-    [
-        ("loop worker's labels", "one worker's loss"),
-        ("loop decay", "regularisation"),
-        ("not summed", "not summed"),
-    ],
-)
-def test_what_followers_tell_of_a_mistake(name, mistake):
+@pytest.mark.parametrize("name", TOLD)
+def test_what_followers_tell_of_a_mistake(name):
     program = WRONG[name]
-    assert dtk.diagnose(dtk.run(program.train, kwargs={**program.kwargs, "steps": 10})).mistake == mistake
+    assert dtk.diagnose(dtk.run(program.train, kwargs={**program.kwargs, "steps": 10})).mistake == TOLD[name]
 
 
 @pytest.mark.trains
