@@ -139,13 +139,15 @@ class Prediction:
             return _("not what you expected")
         return _("off by a factor of {factor:.2g}", factor=max(said / true, true / said))
 
+    def _bounds(self) -> str:
+        least, most = self._between
+        return _("a number from {least:g} to {most:g} {unit}", least=least, most=most, unit=_(self.unit)).rstrip()
+
     def __repr__(self) -> str:
         lines = [self._head()]
         lines += [f"  {number}. {_(option)}" for number, option in enumerate(self.options, 1)]
         if not self.options:
-            least, most = self._between
-            bounds = _("a number from {least:g} to {most:g} {unit}", least=least, most=most, unit=_(self.unit))
-            lines += [f"  {bounds}".rstrip()]
+            lines += [f"  {self._bounds()}"]
         if self.given is None:
             return "\n".join([*lines, _("no answer yet (as text: dtk.ask(..., answer=NUMBER))")])
         return "\n".join([*lines, _("you said {answer}", answer=self._shown(self.given))])
@@ -157,34 +159,31 @@ class Prediction:
         display(beside(self._box(), repr(self)) if as_widgets else {"text/plain": repr(self)}, raw=True)
 
     def _box(self) -> Any:
+        """The question with its choices, or an empty field for a number: the first answer is kept at once."""
         import ipywidgets
 
         words = ipywidgets.HTML(f"{STYLE}<b>{html.escape(self._head())}</b>")
         line = ipywidgets.HTML()
+        control: Any
         if self.options:
-            control = ipywidgets.RadioButtons(
-                options=[(_(text), number) for number, text in enumerate(self.options, 1)],
-                value=None,
-                layout=ipywidgets.Layout(width="auto"),
-            )
+            choices = [(_(text), number) for number, text in enumerate(self.options, 1)]
+            control = ipywidgets.RadioButtons(options=choices, value=None, layout=ipywidgets.Layout(width="auto"))
         else:
-            least, most = self._between
-            control = ipywidgets.BoundedFloatText(value=least, min=least, max=most, step=None, description=_(self.unit))
-        button = ipywidgets.Button(description=_("Keep my answer"))
+            control = ipywidgets.Text(placeholder=self._bounds(), description=_(self.unit), continuous_update=False)
 
         def show() -> None:
             said = self.given
-            control.disabled = button.disabled = said is not None
             if said is not None:
+                control.disabled, control.value = True, int(said) if self.options else f"{said:g}"
                 line.value = html.escape(_("you said {answer}", answer=self._shown(said)))
 
-        def on_click(clicked: Any) -> None:
-            if control.value is None:
-                line.value = _("Choose one first.")
-                return
-            self.keep(control.value)
+        def on_value(change: Any) -> None:
+            try:
+                self.keep(change.new if self.options else float(change.new))
+            except (ValueError, DtkError):
+                line.value = html.escape(self._bounds())
             show()
 
-        button.on_click(on_click)
         show()
-        return styled(ipywidgets.VBox([words, control, button, line]))
+        control.observe(on_value, "value")
+        return styled(ipywidgets.VBox([words, control, line]))

@@ -17,7 +17,7 @@ from dtk.errors import in_words
 from dtk.language import N_, _, first_three
 from dtk.launch.again import whom
 from dtk.proof.case import Case, Diagnosis, either
-from dtk.proof.evidence import RTOL, allowed, parted, spread
+from dtk.proof.evidence import RATES, RTOL, allowed, parted, spread
 from dtk.proof.following import COARSE
 from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
@@ -49,7 +49,6 @@ STEADY = 0.02  # of what a loss is too large by, where the examples have no part
 NOISE = 5e-6  # of a loss, which rounding may be
 FEW = 4  # values, of which some are parallel by chance
 ENOUGH = 6  # steps whose losses tell a pattern from chance
-RATES = ("learning_rate", "current_learning_rate")
 
 
 def look_at_scope(case: Case) -> Diagnosis | None:

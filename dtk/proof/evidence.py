@@ -22,6 +22,7 @@ from dtk.worker.recorded import weight_of
 
 __all__ = [
     "CANCELLING",
+    "RATES",
     "RECORDER",
     "RTOL",
     "TOO_SMALL",
@@ -39,6 +40,7 @@ __all__ = [
 
 _MADE_BY = N_("make the baseline with dtk.baseline(train)")
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
+RATES = ("learning_rate", "current_learning_rate")
 FLOAT32 = float(np.finfo(np.float32).eps)
 # A mean of numbers near 1 that cancel, as a policy gradient's at the first step: the sum's rounding is some such units.
 CANCELLING = 4 * FLOAT32
@@ -255,11 +257,12 @@ def check_replicas_agree(ours: Evidence) -> None:
             what = N_("worker 0 and worker {worker} diverge before step {step}: {names}")
         if found.worker == 0:
             what = N_("the replicas of worker 0 diverge at step {step}: {names}")
+        rates = all(name.split("/")[-1] in RATES for name in found.names)
         raise VerificationError(
             _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
             step=found.step,
             reason="replicas",
-            remedy=_remedy(ours),
+            remedy=_(MISTAKES["learning rate"].remedy) if rates else _remedy(ours),
         )
     first, *others = [corner.weights("final") for corner in ours.run.folder.each]
     for worker, its in enumerate(others, start=1):
