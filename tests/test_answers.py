@@ -20,7 +20,7 @@ def own_file(tmp_path, monkeypatch):
 def test_a_prediction_is_kept_and_compared(own_file, capsys):
     speed = dtk.ask("99.speed", "How many times as fast?", between=(0.5, 4), unit="times", answer=2)
     speed.came_out(1.16)
-    assert capsys.readouterr().out == "99.speed: you said 2 times; here it is 1.16 times: off by a factor of 1.7\n"
+    assert capsys.readouterr().out == "99.speed: you said 2 times; this run: 1.16 times (off by a factor of 1.7)\n"
     assert dtk.ask("99.speed", "How many times as fast?", between=(0.5, 4), answer=1.2).given == 2, "the first counts"
     row = dtk.answers().loc["99.speed"]
     assert (row.predicted, row.came_out, row.checked, row.tries) == ("2 times", "1.16 times", "", 0)
@@ -35,8 +35,8 @@ def test_options_that_stand_for_numbers(own_file, capsys):
     step.came_out(1.99)
     step.came_out(1.01)
     assert capsys.readouterr().out.splitlines() == [
-        "99.step: you said the same; here it is twice as long: not what you expected",
-        "99.step: you said the same; here it is the same: right",
+        "99.step: you said the same; this run: twice as long (not what you expected)",
+        "99.step: you said the same; this run: the same (right)",
     ]
 
 
@@ -60,7 +60,7 @@ def test_what_was_answered_in_one_language_is_shown_in_another(own_file, capsys,
     speed = dtk.ask("99.speed", "How many times as fast?", between=(0.5, 4), unit="times", answer=2)
     share = dtk.ask("99.share", "Which?", ["one", "two"], answer=2)
     share.came_out(1)
-    assert "you said twee; here it is een" in capsys.readouterr().out
+    assert "you said twee; this run: een" in capsys.readouterr().out
     assert repr(share).splitlines()[0] == "Predict (99.share): Welke?"
     assert dtk.answers().predicted.tolist() == ["twee", "2 keer"]
     assert "twee" not in own_file.read_text()
@@ -71,7 +71,7 @@ def test_what_was_answered_in_one_language_is_shown_in_another(own_file, capsys,
 
 def test_without_an_answer_the_cell_says_what_came_out(own_file, capsys):
     dtk.ask("99.share", "Which?", ["one", "two"]).came_out(2)
-    assert capsys.readouterr().out == "99.share: no prediction; here it is two\n"
+    assert capsys.readouterr().out == "99.share: no prediction; this run: two\n"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def ask(
 
         speed = dtk.ask("00.speed", "How many times as fast are two workers?", between=(0.5, 2), unit="times")
         ...
-        speed.came_out(1.16)    # you said 2 times; here it is 1.16 times: off by a factor of 1.7
+        speed.came_out(1.16)    # you said 2 times; this run: 1.16 times (off by a factor of 1.7)
 
     In a notebook it shows itself as a widget; elsewhere as text, to be answered by `answer=`. Without an answer
     everything goes on as well. The first answer counts: `dtk.answers(forget=name)` removes it.
@@ -114,9 +114,9 @@ class Prediction:
         keep("came out", self.name, value=value, **self._words(true))
         here = self._shown(true)
         if said is None:
-            print(_("{name}: no prediction; here it is {here}", name=self.name, here=here))
+            print(_("{name}: no prediction; this run: {here}", name=self.name, here=here))
         else:
-            words = N_("{name}: you said {said}; here it is {here}: {off}")
+            words = N_("{name}: you said {said}; this run: {here} ({off})")
             print(_(words, name=self.name, said=self._shown(said), here=here, off=self._off(said, true)))
 
     def _words(self, answer: float) -> dict[str, str]:

@@ -47,7 +47,7 @@ def test_a_question_is_answered_kept_and_compared(server, visit, expect, width, 
         field.press("Enter")
         expect(number).to_contain_text(said)
     page.shot(f"ask-number-{look}", number)
-    expect(output(page, "step.came_out(1.98)")).to_contain_text("here it is twice as large: not what you expected")
+    expect(output(page, "step.came_out(1.98)")).to_contain_text("this run: twice as large (not what you expected)")
     wrong = output(page, CHECK)
     expect(wrong).to_contain_text("CheckFailed: 00.share")
     expect(wrong).not_to_contain_text("Traceback")
