@@ -23,7 +23,7 @@ RUN_SAYS = {
 }
 VERIFY_SAYS = {
     # The last batch of an epoch then counts 45 and 44 examples as if they were equally many.
-    "divisor": "step 12: from the same state, the update differs from that of one device in 16 of",
+    "divisor": "step 12: from the same state, the update differs from that of one device in",
 }
 # What verify prints where it passes all the same, and the verdict.
 VERIFY_PRINTS = {

@@ -118,8 +118,8 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     """All gradients that differ are longer than one device's by one number, which the replicas explain."""
     if case.failed.reason not in ("update", "loss") or case.one is None or case.replicas < 2:
         return None
-    n, factor = case.replicas, _factor(of_gradients(case.one))
-    if factor is not None and case.failed.reason == "update" and _weights_alone(case.one):
+    n, factor, names = case.replicas, _factor(of_gradients(case.one)), {part.name for part in case.one.parts}
+    if factor is not None and case.failed.reason == "update" and names <= {*case.one.kept.values()}:
         what = N_("{where}: {factor:.4g} times as far, though the optimizer's own variables change alike")
         return case.found("learning rate", _(what, where=_where(case), factor=factor))
     of_loss = {n: "local mean", 1 / n: "divided twice", n * n: "scaled twice", 1 / n**2: "scaled twice"}
@@ -132,7 +132,8 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     suspects = [of_loss[value]]
     if case.failed.reason != "loss":
         more = [] if case.steps else [*suspects, *(["global batch"] if value == n else [])]  # no loss was recorded
-        rate = [] if _moments_alone(case.one) or _rate_compared(case) else ["learning rate"]
+        # Where no weight differs, Adam's steps are no longer where gradients are.
+        rate = [] if names <= {*case.one.kept} or _rate_compared(case) else ["learning rate"]
         suspects = [*more, "gradient scale", *rate]
     if len(suspects) > 1:
         return either(what, suspects, [*case.facts()])
@@ -296,16 +297,6 @@ def of_gradients(steps: Steps) -> list[Part]:
     kept = [part for part in steps.parts if part.name in steps.kept]
     moments = [part for part in kept if part.name.lower().endswith(("momentum", "_m", "/m")) or "/m/" in part.name]
     return moments or [part for part in steps.parts if part not in kept]
-
-
-def _weights_alone(steps: Steps) -> bool:
-    """Whether the weights that differ have variables of an optimizer, and none of these differs."""
-    return all(part.name in steps.kept.values() for part in steps.parts)
-
-
-def _moments_alone(steps: Steps) -> bool:
-    """Whether an optimizer's variables differ, and no weight: Adam's steps are no longer where gradients are."""
-    return all(part.name in steps.kept for part in steps.parts)
 
 
 def _rate_compared(case: Case) -> bool:

@@ -127,20 +127,30 @@ def followed(
 
 
 def _passed(ours: Evidence, following: Following) -> str:
-    assert following.steps is not None
-    followed, words = len(following.steps.followed), PASS
-    undecided = following.steps.undecided
-    if undecided:
-        words = N_(
-            "check every step vs {whom}: PASS ({followed} of {steps} steps, at the others rounding is as large as the "
-            "update; all steps: same examples)"
-        )
-    elif not ours.steps:
+    steps = following.steps
+    assert steps is not None
+    followed, words = len(steps.followed) - steps.undecided, PASS
+    if not ours.steps and steps.whole and not steps.undecided:
         words = N_(
             "check every step vs {whom}: PASS ({followed} calls; same settings, same update; no examples and no losses "
             "were recorded)"
         )
-    elif not following.steps.whole:
+    elif not ours.steps:
+        words = N_(
+            "check every step vs {whom}: PASS ({followed} calls, of {made} updates in all: of the others no state was "
+            "recorded, or rounding is as large as the update; no examples and no losses were recorded)"
+        )
+    elif not steps.whole and steps.undecided:
+        words = N_(
+            "check every step vs {whom}: PASS ({followed} of {steps} steps: of the others no state was recorded, or "
+            "rounding is as large as the update; all steps: same examples)"
+        )
+    elif steps.undecided:
+        words = N_(
+            "check every step vs {whom}: PASS ({followed} of {steps} steps, at the others rounding is as large as the "
+            "update; all steps: same examples)"
+        )
+    elif not steps.whole:
         words = N_(
             "check every step vs {whom}: PASS ({followed} of {steps} steps, those whose state was recorded; all steps: "
             "same examples)"
@@ -150,7 +160,7 @@ def _passed(ours: Evidence, following: Following) -> str:
             "check every step vs {whom}: PASS ({steps} steps in {followed} calls; same examples, same settings, same "
             "update)"
         )
-    return _(words, whom=following.whom, followed=followed - undecided, steps=ours.steps)
+    return _(words, whom=following.whom, followed=followed, steps=ours.steps, made=steps.made)
 
 
 def _not_decidable(what: str, remedy: str) -> VerificationError:
@@ -191,8 +201,9 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     how = [_("without {these}", these=_(" and ").join(_(_WITHOUT[switch]) for switch in reasons))] if reasons else []
     how += [_("with num_replicas_in_sync={n}", n=ours.replicas)] if scaled else []
     assert again.steps is not None
-    steps = mine.steps or len(again.steps.followed)
-    yield _("check every step vs one device {how}: PASS ({steps} steps)", how=_(", ").join(how), steps=steps)
+    units, steps = len(again.steps.followed), mine.steps
+    said = f"{steps or units}" if again.steps.whole else f"{units}/{max(steps, again.steps.made)}"
+    yield _("check every step vs one device {how}: PASS ({steps} steps)", how=_(", ").join(how), steps=said)
 
 
 def has_parts_of_its_own(ours: Evidence) -> bool:

@@ -32,6 +32,7 @@ from dtk.proof.following import Following, can_be_followed, check_every_step
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Proof
 from dtk.records.events import NoLoss, Optimizer, Updates, of_kind
+from dtk.worker.recorded import RecordedStates
 
 if TYPE_CHECKING:
     from dtk.records.facts import RunLike
@@ -112,8 +113,9 @@ def _checks(run: RunLike, baseline: RunLike | None, found: dict[int, Following])
         yield updates_line(ours)
     if ours.replicas > 1:
         check_replicas_agree(ours)
-        words = N_("check replicas agree: PASS ({steps} steps)")
-        yield _(words if ours.steps else N_("check replicas agree: PASS (the state of every call)"), steps=ours.steps)
+        words, calls = N_("check replicas agree: PASS ({steps} steps)"), len(RecordedStates(run.folder).units)
+        words = words if ours.steps else N_("check replicas agree: PASS (the state of {calls} calls)")
+        yield _(words, steps=ours.steps, calls=calls)
     yield from check_every_step(ours, baseline or run, found)
 
 

@@ -61,18 +61,17 @@ FURTHER = 11  # steps that are looked at after the first wrong one: what is the 
 class Follower:
     """Follows the units of a run in this process.
 
-    A line of `follow.jsonl`: {"unit", "units": how many it stands for, "step": its first, "kind": "update" or "between"
-    (what happened since the unit before, or what the function began with), "numbers": of the variables compared,
-    "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
-    change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": how
-    far the two go along the weight before (of an optimizer's variable: the weight that it belongs to), "wrong":
-    numbers of those that differ by more, "single": [number, value here, value in the cluster] of each of these that is
-    one number, "measured": false where the step did not repeat itself, "open": true where nothing tells how much of
-    it is rounding, "split": numbers of those of which this
-    process's replicas hold different values}. The first line:
-    {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "whole": whether all
-    were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged": the step whose state
-    is}.
+    A line of `follow.jsonl`: {"unit", "units": how many it stands for, "step": its first, "kind": "update" or
+    "between" (what happened since the unit before, or what the function began with), "numbers": of the variables
+    compared, "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the
+    cluster's change, of this process's, their scalar product, and how much of the cluster's change rounding may be,
+    "toward": how far the two go along the weight before (of an optimizer's variable: the weight that it belongs to),
+    "wrong": numbers of those that differ by more, "single": [number, value here, value in the cluster] of each of
+    these that is one number, "measured": false where the step did not repeat itself, "open": true where nothing tells
+    how much of it is rounding, "split": numbers of those of which this process's replicas hold different values}. The
+    first line: {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "made":
+    updates, "whole": whether all were followed and nothing is missing between them, "levels", "coarse", "unmatched",
+    "damaged": the step whose state is}.
     """
 
     def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
@@ -442,6 +441,7 @@ class Follower:
         whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
         facts |= {"levels": {number: level for number, level in self.levels.items() if level > LEAST}}
         facts |= {"coarse": updates.precision(), "recorded": len(recorded.units), "whole": whole}
+        facts |= {"made": recorded.last[0] if recorded.last else 0}
         self._write({"end": why, **facts})
         os.close(self._file)
         self._file = -1
