@@ -86,6 +86,10 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
         return
     if ours.replicas == 1:
         raise failed
+    if facts.by_ring(ours.run):
+        yield from _by_replicas(ours, source, alone, found)
+        what = _("{n} replicas in one process have no ring to be followed in", n=ours.replicas)
+        raise _not_decidable(what, _("train without what each replica does by itself to have every step proved"))
     found[ours.replicas] = many = followed(ours, source, ours.replicas, alone)
     if many.failed is not None:
         drawn = [one for one in facts.operations(ours.run).draws or [] if not one.startswith("Stateless")]
