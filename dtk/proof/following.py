@@ -251,7 +251,8 @@ def _other_divisor(ours: Evidence, theirs: Evidence, mine: float, other: float) 
 
 def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
     """What each replica rightly does by itself: what it is called where it is switched off, and why it differs."""
-    if facts.operations(ours.run).draws != []:  # what is not known, as where steps run eagerly, is tried
+    # What is not known is tried: where steps run eagerly, and where the graph with the updates is not the model's.
+    if facts.by_ring(ours.run) or facts.operations(ours.run).draws != []:
         words = N_("each replica draws random numbers of its own, as for Dropout or noise")
         yield "random", _(words)
     held = RecordedStates(ours.run.folder).variables
