@@ -41,6 +41,7 @@ ELSEWHERE = {
     "appendix_keras": "1497 300 65504 32768 1.5 2.0 3.0 70",
     "lab_1_without_dtk": "5",
     "lab_5_time_to_accuracy": "1.5",
+    "lab_6_your_own_ddp": "18 30",
 }
 
 

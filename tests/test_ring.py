@@ -264,3 +264,51 @@ def test_the_numbers_of_a_run():
     for worker, (got, sent) in enumerate(dtk.run(pairs, workers=2).results):
         np.testing.assert_array_equal(got, np.arange(3.0) + 10 * (1 - worker))
         assert sent == 24
+
+
+# ---- a data-parallel training of one's own: the ring adds up the gradients, and no strategy knows of it
+
+
+def ddp(mistake="", steps=4, batch=32):
+    import keras
+    import tensorflow as tf
+
+    ring, draw = dtk.ring(), np.random.default_rng(0)
+    x, y = (draw.normal(size=(steps * batch, size)).astype("float32") for size in (8, 1))
+    hidden = [keras.layers.Dense(4, "relu"), *([keras.layers.Dropout(0.5)] if mistake == "dropout" else [])]
+    model = keras.Sequential([keras.layers.Input((8,)), *hidden, keras.layers.Dense(1)])
+    optimizer = keras.optimizers.SGD(0.1)
+    if mistake == "start":
+        model.layers[0].kernel.assign_add(tf.fill((8, 4), 0.01 * ring.worker))
+    for step in range(steps):
+        part = slice(step * batch + ring.worker, (step + 1) * batch, ring.workers)
+        with tf.GradientTape() as tape:
+            divisor = len(x[part]) if mistake == "divisor" else batch
+            loss = tf.reduce_sum((model(x[part], training=True) - y[part]) ** 2) / divisor
+        gradients = tape.gradient(loss, model.trainable_variables)
+        if ring.workers > 1:
+            for number in range(2 if mistake == "bucket" else 0, 4):
+                came = ring.swap(1 - ring.worker, gradients[number].numpy())
+                gradients[number] += came.reshape(gradients[number].shape)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        dtk.record_step(loss, batch=x[part], model=model)
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    ("mistake", "named", "verdict"),
+    [
+        ("", "none", "one device"),
+        ("divisor", "local mean", "failed"),
+        ("bucket", "not summed", "failed"),
+        ("start", "set by hand", "failed"),
+        ("dropout", "unknown", "not decidable"),
+    ],
+)
+def test_a_training_of_ones_own_is_proved_and_its_mistake_named(mistake, named, verdict):
+    run = dtk.run(ddp, workers=2, args=(mistake,))
+    try:
+        proof = dtk.verify(run)
+    except dtk.VerificationError as error:
+        proof = error.proof
+    assert (proof.verdict, dtk.diagnose(run).mistake) == (verdict, named)

@@ -73,9 +73,11 @@ def _draw_nothing(_tensorflow: Any) -> None:
 
 
 def _draw_in_graphs(home: Any, name: str, same: Callable[..., Any]) -> None:
+    from tensorflow.python.eager import record  # whether a GradientTape is open, as in an eager step
+
     @replaces(home, name)
     def drawn(original: Any, *args: Any, **kwargs: Any) -> Any:
-        eagerly = tf.executing_eagerly() and not states.in_unit()
+        eagerly = tf.executing_eagerly() and not states.in_unit() and not record.could_possibly_record()
         return original(*args, **kwargs) if eagerly else same(*args, **kwargs)
 
 

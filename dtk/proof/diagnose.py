@@ -103,10 +103,11 @@ def _explain(
         theirs = collect(baseline, _("baseline")) if baseline is not None and len(baseline.records) else None
     except VerificationError as error:  # the workers of one run took different numbers of steps
         return found("steps", error.what)
-    if many := next((each for each in followed.values() if each.failed is failed), None):
-        followed = {**followed, 1: many}  # what the run is compared with
+    if other := next((each for each in followed.values() if each.failed is failed), None):
+        followed = {**followed, 1: other}  # what the run is compared with
     if failed.reason == "replicas" and can_be_followed(run):  # does the chief make one device's update?
-        followed = {1: follow(ours, baseline or run, ours.replicas if has_parts_of_its_own(ours) else 1)}
+        many = has_parts_of_its_own(ours) and not facts.by_ring(run)
+        followed = {1: follow(ours, baseline or run, ours.replicas if many else 1)}
     elif 1 in followed:
         # Perhaps of the run that was made without random draws; one that is told of N replicas has another batch.
         ours, theirs = followed[1].ours, followed[1].theirs if followed[1].counts > 1 else theirs

@@ -15,7 +15,7 @@ from dtk.language import N_, _, first_three, relative
 from dtk.proof.mistakes import MISTAKES
 from dtk.records import RunFolder
 from dtk.records.events import Finished, Loop, of_kind
-from dtk.records.facts import MOVING, RunLike, outside
+from dtk.records.facts import MOVING, RunLike, by_ring, outside
 from dtk.records.tables import NAMED
 from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
 from dtk.worker.recorded import weight_of
@@ -243,6 +243,7 @@ _MADE_THERE = N_(
     "the model was made in the strategy's scope, so look for an optimizer or a layer that was not, and for weights "
     "that are changed without the optimizer (an assign in a layer or a callback)"
 )
+_IN_RING = N_("begin with the same weights on every worker, and add up all gradients of all workers in each step")
 
 
 def check_replicas_agree(ours: Evidence) -> None:
@@ -284,7 +285,7 @@ def check_replicas_agree(ours: Evidence) -> None:
 
 
 def _remedy(ours: Evidence) -> str:
-    return _(_MADE_THERE if outside(ours.run) is False else _IN_SCOPE)
+    return _(_IN_RING if by_ring(ours.run) else _MADE_THERE if outside(ours.run) is False else _IN_SCOPE)
 
 
 # ---- losses, step by step from the same state: each check raises one sentence

@@ -86,6 +86,10 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
         return
     if ours.replicas == 1:
         raise failed
+    if facts.by_ring(ours.run):
+        yield from _by_replicas(ours, source, alone, found)
+        what = _("{n} replicas in one process have no ring to be followed in", n=ours.replicas)
+        raise _not_decidable(what, _("train without what each replica does by itself to have every step proved"))
     found[ours.replicas] = many = followed(ours, source, ours.replicas, alone)
     if many.failed is not None:
         drawn = [one for one in facts.operations(ours.run).draws or [] if not one.startswith("Stateless")]
@@ -258,7 +262,8 @@ def _other_divisor(ours: Evidence, theirs: Evidence, mine: float, other: float) 
 
 def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
     """What each replica rightly does by itself: what it is called where it is switched off, and why it differs."""
-    if facts.operations(ours.run).draws != []:  # what is not known, as where steps run eagerly, is tried
+    # What is not known is tried: where steps run eagerly, and where the graph with the updates is not the model's.
+    if facts.by_ring(ours.run) or facts.operations(ours.run).draws != []:
         words = N_("each replica draws random numbers of its own, as for Dropout or noise")
         yield "random", _(words)
     held = RecordedStates(ours.run.folder).variables

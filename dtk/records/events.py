@@ -154,10 +154,13 @@ class Losses(Event, state="losses"):
 
 @dataclass(frozen=True)
 class Scope:
-    """Where a model was made. strategy: its class; None for TensorFlow's default. replicas: in sync there."""
+    """Where a model was made. strategy: its class; None for TensorFlow's default; RING. replicas: in sync there."""
 
     strategy: str | None
     replicas: int
+
+
+RING = "dtk.ring"  # no strategy: the function adds up the gradients of all workers itself
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtk.language import _
-from dtk.records.events import Alone, Augments, Kind, Loop, Scope, Traced, of_kind
+from dtk.records.events import RING, Alone, Augments, Kind, Loop, Scope, Traced, of_kind
 from dtk.records.tables import RunLike
 
 __all__ = [
@@ -126,6 +126,12 @@ def outside(run: RunLike) -> bool | None:
     """Whether the model was made outside of the strategy's scope, so that each worker trains alone; None: unknown."""
     scope, replicas = scope_of(run), run.folder.workers * run.replicas
     return None if scope is None or replicas < 2 else scope.replicas < replicas
+
+
+def by_ring(run: RunLike) -> bool:
+    """Whether the function itself adds up the workers' gradients, by `dtk.ring`."""
+    scope = scope_of(run)
+    return scope is not None and scope.strategy == RING
 
 
 def constant(prints: np.ndarray, examples: np.ndarray) -> bool:

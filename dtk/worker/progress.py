@@ -26,6 +26,7 @@ from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import N_, _
 from dtk.records import Record, WorkerFolder, events
+from dtk.worker import ring
 
 if TYPE_CHECKING:
     from dtk.worker.injecting import Injector
@@ -223,7 +224,7 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
 
 
 def _may_train_alone(place: Here) -> bool:
-    return place.workers == 1 or place.mode != "cluster" or place.role != "worker"
+    return place.workers == 1 or place.mode != "cluster" or place.role != "worker" or ring.joined()
 
 
 def save_weights(

@@ -29,7 +29,7 @@ from dtk.records.events import Ring as RingEvent
 from dtk.records.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
 from dtk.worker import wire
 
-__all__ = ["Ring", "RingBroken", "ring"]
+__all__ = ["Ring", "RingBroken", "joined", "ring"]
 
 Parts = list[int] | None
 OFTEN = N_("every worker must call ring.exchange, or ring.swap, equally often")
@@ -44,7 +44,8 @@ def ring(timeout: float = 10.0) -> Ring:
 
     Worker k sends to worker k + 1, the last one to worker 0. In a baseline the ring has one worker, which has no other
     to exchange with. All workers have to be on one machine. The algorithm it is for: Patarasuk and Yuan 2009,
-    J. Parallel Distrib. Comput. 69(2).
+    J. Parallel Distrib. Comput. 69(2). A function that calls it may train without a strategy, as it can add up the
+    gradients itself; `dtk.record_step` then records it, and `dtk.verify` follows it on one device.
 
     Args:
         timeout: seconds without a sign of a neighbour until RingBroken names it.
@@ -408,3 +409,8 @@ class _Door:
 
 
 _door = functools.cache(_Door)
+
+
+def joined() -> bool:
+    """Whether this process has a ring with other workers, through which its function may add up gradients itself."""
+    return _door.cache_info().currsize > 0

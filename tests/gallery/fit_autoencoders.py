@@ -12,28 +12,6 @@ from gallery.slips import DATA, batches, rate, scope
 SLIPS = (*DATA, "not in scope", "learning rate")
 
 
-@program(kind="autoencoder", source="keras-io examples/vision/autoencoder.py", slips=SLIPS)
-def denoising_autoencoder(strategy: Any, slip: str | None = None) -> Any:
-    """Fitted twice: images to themselves, then noisy ones to clean. The noise was drawn before, with the data."""
-    import keras
-    import numpy as np
-    from keras import layers
-
-    x, _ = images(128)
-    noisy = np.clip(x + 0.4 * np.random.default_rng(1).standard_normal(x.shape), 0, 1).astype("float32")
-    with scope(strategy, slip):
-        inputs = keras.Input((12, 12, 1))
-        z = layers.AveragePooling2D(2, padding="same")(layers.Conv2D(8, 3, activation="tanh", padding="same")(inputs))
-        z = layers.AveragePooling2D(2, padding="same")(layers.Conv2D(8, 3, activation="tanh", padding="same")(z))
-        z = layers.Conv2DTranspose(8, 3, strides=2, activation="tanh", padding="same")(z)
-        z = layers.Conv2DTranspose(8, 3, strides=2, activation="tanh", padding="same")(z)
-        model = keras.Model(inputs, layers.Conv2D(1, 3, activation="sigmoid", padding="same")(z))
-        model.compile(keras.optimizers.Adam(rate(3e-3, strategy, slip)), "binary_crossentropy")
-    model.fit(batches(slices(x, x), 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    model.fit(batches(slices(noisy, x), 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
-
-
 @program(kind="autoencoder", source="TensorFlow tutorial, generative/autoencoder (anomaly detection)", slips=SLIPS)
 def anomaly_detector(strategy: Any, slip: str | None = None) -> Any:
     """A subclass of Model of two Sequentials, built by its first step; the loss is `mae`."""

@@ -35,39 +35,6 @@ def bidirectional_lstm(strategy: Any, slip: str | None = None) -> Any:
     return model.get_weights()
 
 
-@program(kind="classification", source="keras-io examples/nlp/text_classification_from_scratch.py", slips=SLIPS)
-def texts_from_scratch(strategy: Any, slip: str | None = None) -> Any:
-    """Strings, cleaned and turned into ids by a TextVectorization adapted before; validation after an epoch."""
-    import keras
-    import numpy as np
-    import tensorflow as tf
-    from keras import layers
-
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, 192).astype("float32")
-    taste = np.where(labels[:, None] > 0, rng.integers(8, 12, (192, 4)), rng.integers(4, 8, (192, 4)))
-    lines = [" ".join(f"{WORDS[rng.integers(14)]} {WORDS[word]}<br />" for word in row) for row in taste]
-
-    def cleaned(text: Any) -> Any:
-        return tf.strings.regex_replace(tf.strings.lower(text), "<br />", " ")
-
-    vectorize = layers.TextVectorization(20, standardize=cleaned, output_sequence_length=10)
-    vectorize.adapt(slices(np.array(lines)).batch(16))
-    data = slices(np.array(lines), labels).map(lambda text, label: (vectorize(text), label))
-    with scope(strategy, slip):
-        inputs = keras.Input((None,), dtype="int64")
-        z = layers.Embedding(20, 8)(inputs)
-        z = layers.Conv1D(12, 3, padding="valid", activation="tanh", strides=2)(z)
-        z = layers.Dense(12, activation="tanh")(layers.GlobalMaxPooling1D()(z))
-        model = keras.Model(inputs, layers.Dense(1, activation="sigmoid", name="predictions")(z))
-        optimizer = keras.optimizers.Adam(rate(0.01, strategy, slip))
-        model.compile(optimizer, "binary_crossentropy", metrics=["accuracy"])
-    train = batches(data.take(128), 16, strategy, slip)
-    held_out = batches(data.skip(128), 16, strategy)
-    model.fit(train, validation_data=held_out, epochs=1, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
-
-
 @program(kind="translation", source="keras-io examples/nlp/lstm_seq2seq.py", slips=SLIPS)
 def lstm_seq2seq(strategy: Any, slip: str | None = None) -> Any:
     """Two inputs; the decoder starts from the encoder's states. Padding is a sign like others: there is no mask."""
