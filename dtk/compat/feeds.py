@@ -1,8 +1,8 @@
 """The data of a call once more: what it reads, and what stands for that, so that a follower can make the call again.
 
 TensorFlow 2.15 to 2.21. Touched: the classes of iterators, `IteratorBase` and `OwnedIterator`, which have no public
-names, `_strategy` of a distributed one, `_value_specs` of `PerReplicaSpec`, and `input_util`, by which other strategies
-than MirroredStrategy have a dataset for each replica; `tests/test_states.py` tells when one of them is gone.
+names, `_strategy` of a distributed one, `_value_specs` of `PerReplicaSpec`, and `input_util` and what that takes, by
+which each replica has a dataset of its own; `tests/test_states.py` tells when one of them is gone.
 """
 
 from __future__ import annotations
@@ -100,15 +100,20 @@ class Feed:
         self.handed = handed if self._whole else iter(handed)
 
     def _distributed(self, replicas: Iterator[int]) -> Any:
-        """Gives each replica a dataset of its own, which TensorFlow's public method does for MirroredStrategy alone."""
-        from tensorflow.python.distribute import input_util
-        from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
+        """Gives each replica a dataset of its own, which TensorFlow's public method does for MirroredStrategy alone.
+
+        And there it does so for each dataset that is distributed later, too: replicas then read other orders of one.
+        """
+        from tensorflow.python.distribute import device_util, input_lib, input_util
 
         options = tf.distribute.InputOptions(
             experimental_fetch_to_device=False,
             experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
         )
-        workers = MirroredExtended._input_workers_with_options(self._strategy.extended, options)
+        devices = self._strategy.extended.worker_devices
+        workers = input_lib.InputWorkers(
+            [(device_util.canonicalize("/device:CPU:0", each), (each,)) for each in devices]
+        )
         contexts = [tf.distribute.InputContext(self._replicas, k, self._replicas) for k in range(workers.num_workers)]
         return input_util.get_distributed_datasets_from_function(
             lambda _: self._dataset(next(replicas)), workers, contexts, self._strategy, options

@@ -49,8 +49,8 @@ def by_callback(strategy, steps=300, kind="scheduler", epochs=6, **facts):
     model.fit(data, epochs=epochs, validation_data=held_out, verbose=0, callbacks=callbacks)
 
 
-def two_fits(strategy, steps=300, mistake=None, again=True, **facts):
-    """Half of the steps in each fit; again: compiled anew between them, with a lower rate.
+def two_fits(strategy, steps=300, mistake=None, again=True, shuffled=False, **facts):
+    """Half of the steps in each fit; again: compiled anew between them, with a lower rate; shuffled: batches are.
 
     Mistakes in the second: "gradient" (2 % too large, on the cluster), "summed" (each replica's loss is multiplied by
     the replicas), "rate" (1 % too large, on the cluster).
@@ -70,7 +70,12 @@ def two_fits(strategy, steps=300, mistake=None, again=True, **facts):
         model = Own(built.inputs[0], built.outputs[0])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(optimizer_of("sgd"), loss)
-    model.fit(batches(arrays("cnn"), steps // 2), verbose=0, callbacks=[dtk.Recorder()])
+
+    def data(count):
+        made = batches(arrays("cnn"), count)
+        return made.shuffle(count, seed=7) if shuffled else made
+
+    model.fit(data(steps // 2), verbose=0, callbacks=[dtk.Recorder()])
     if mistake == "gradient" and on_cluster():
         model.factor = 1.02
     if mistake == "summed":
@@ -79,7 +84,7 @@ def two_fits(strategy, steps=300, mistake=None, again=True, **facts):
         with strategy.scope():
             rate = 0.02 * (1.01 if mistake == "rate" and on_cluster() else 1.0)
             model.compile(optimizer_of("sgd", rate=rate), loss)
-    model.fit(batches(arrays("cnn"), steps - steps // 2), verbose=0, callbacks=[dtk.Recorder()])
+    model.fit(data(steps - steps // 2), verbose=0, callbacks=[dtk.Recorder()])
 
 
 def two_models(strategy, steps=300, turns=1, **facts):
@@ -152,6 +157,7 @@ for kind in ("scheduler", "plateau", "stopping"):
 add("dropout, callback plateau", by_callback, REPLICAS, kind="plateau", dropout=0.4)
 add("two fits", two_fits, behind=True)
 add("two fits, compiled once", two_fits, again=False)
+add("two fits, dropout, shuffled", two_fits, REPLICAS, shuffled=True, dropout=0.4)
 add("two models", two_models)
 add("two models by turns", two_models, turns=3)
 add("tied embedding", tied)
