@@ -100,16 +100,11 @@ class Feed:
         self.handed = handed if self._whole else iter(handed)
 
     def _distributed(self, replicas: Iterator[int]) -> Any:
-        """Gives each replica a dataset of its own, which TensorFlow's public method does for MirroredStrategy alone.
-
-        And there it does so for each dataset that is distributed later, too: replicas then read other orders of one.
-        """
+        """Gives each replica a dataset of its own; by TensorFlow's way, all that is distributed later had one, too."""
         from tensorflow.python.distribute import device_util, input_lib, input_util
 
-        options = tf.distribute.InputOptions(
-            experimental_fetch_to_device=False,
-            experimental_replication_mode=tf.distribute.InputReplicationMode.PER_REPLICA,
-        )
+        mode = tf.distribute.InputReplicationMode.PER_REPLICA
+        options = tf.distribute.InputOptions(experimental_fetch_to_device=False, experimental_replication_mode=mode)
         devices = self._strategy.extended.worker_devices
         workers = input_lib.InputWorkers(
             [(device_util.canonicalize("/device:CPU:0", each), (each,)) for each in devices]
