@@ -19,7 +19,7 @@ from dtk.view import canvas
 
 # Names of functions, arguments and programs, units, and formats of numbers; what is left of a text must be Chinese.
 ENGLISH = re.compile(
-    r"^(run|reduce)$|dtk(\.\w+)*|strategy\.(run|reduce)|study\.points\.failed|TensorFlow|Python|PerReplica|TF_CONFIG|PASS|SGD|NaN"
+    r"^(run|reduce)$|dtk(\.\w+)*|strategy\.(run|reduce)|study\.points\.failed|TensorFlow|Python|PerReplica|TF_CONFIG|PASS|SGD|NaN|CPU"
     r"|verify|rtol|float32|fit|callbacks|evaluate|input_context|(?<=策略 )[A-Z]+|tanh|relu|SIG[A-Z]+|stall_timeout"
     r"|Unavailable\w+|Deadline\w+|tf\.debugging\.\w+|kill|stall|slow|exception|nan|drop_network|train|10{-?\d+}"
     r"|dense/bias|kB|MB|GB(/s)?|Gb/s|Ethernet|NVLink|µs|\bms\b|\bs\b|mathdefault|\bline\b|\bin train\b"
