@@ -20,7 +20,6 @@ from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.records.events import RING, Loop, Running, Scope, Training, of_kind
-from dtk.worker import ring
 from dtk.worker.progress import Known, Progress, check_strategy, progress, say_unrecorded
 
 __all__ = ["record_step"]
@@ -162,7 +161,7 @@ class _Loop:
         if not self.announced or len(self.progress.models) > before:
             now = self.place.now()
             scope = scope_of(weights) if weights else None
-            if scope is not None and scope.strategy is None and ring.joined():
+            if scope is not None and scope.strategy is None and self.progress.in_ring:
                 scope = Scope(RING, self.place.workers)
             norms = [norm for key, _ in models for norm in norms_of(key)]
             shapes = element_shapes(part)

@@ -26,7 +26,6 @@ from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import N_, _
 from dtk.records import Record, WorkerFolder, events
-from dtk.worker import ring
 
 if TYPE_CHECKING:
     from dtk.worker.injecting import Injector
@@ -66,10 +65,10 @@ class Known:
 class Progress:
     """One count of steps and epochs, whoever records them: several `fit`s, a loop after a `fit`.
 
-    models: those that are recorded, in their order.
-    estimated: what Estimators made, each as an entry of the event "updates". losses: the names of a step's several
-    losses. announced: whether the events say by now that this is an Estimator's training. trainings: how many began;
-    looping: whether a loop of one's own, with `dtk.record_step`, is among them.
+    models: those that are recorded, in their order. estimated: what Estimators made, each as an entry of the event
+    "updates". losses: the names of a step's several losses. announced: whether the events say by now that this is an
+    Estimator's training. trainings: how many began; looping: whether a loop of one's own, with `dtk.record_step`, is
+    among them. in_ring: whether the function has called `dtk.ring`, by which it may add up gradients itself.
     """
 
     place: Here
@@ -81,6 +80,7 @@ class Progress:
     announced: bool = False
     trainings: int = 0
     looping: bool = False
+    in_ring: bool = False
     _ids: dict[Any, Known] = field(default_factory=dict)
     _met: bool = False
 
@@ -224,7 +224,7 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
 
 
 def _may_train_alone(place: Here) -> bool:
-    return place.workers == 1 or place.mode != "cluster" or place.role != "worker" or ring.joined()
+    return place.workers == 1 or place.mode != "cluster" or place.role != "worker" or progress(place).in_ring
 
 
 def save_weights(

@@ -28,8 +28,9 @@ from dtk.language import N_, _
 from dtk.records.events import Ring as RingEvent
 from dtk.records.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
 from dtk.worker import wire
+from dtk.worker.progress import progress
 
-__all__ = ["Ring", "RingBroken", "joined", "ring"]
+__all__ = ["Ring", "RingBroken", "ring"]
 
 Parts = list[int] | None
 OFTEN = N_("every worker must call ring.exchange, or ring.swap, equally often")
@@ -63,6 +64,7 @@ def ring(timeout: float = 10.0) -> Ring:
         raise RuntimeError(_("dtk.ring() is for use inside a function that dtk.run runs"))
     if place.role == "evaluator":
         raise ClusterConfigError(_("dtk.ring() was called in the evaluator, which is no part of the workers' ring"))
+    progress(place).in_ring = place.workers > 1
     return Ring(place, seconds("timeout", timeout))
 
 
@@ -409,8 +411,3 @@ class _Door:
 
 
 _door = functools.cache(_Door)
-
-
-def joined() -> bool:
-    """Whether this process has a ring with other workers, through which its function may add up gradients itself."""
-    return _door.cache_info().currsize > 0

@@ -28,7 +28,6 @@ import numpy as np
 from dtk.compat import states, updates
 from dtk.compat.states import Variable
 from dtk.environment import Here
-from dtk.worker import ring
 from dtk.worker.progress import progress
 
 __all__ = [
@@ -200,7 +199,11 @@ class Recorder:
                 if id(each) not in self.written:
                     continue  # it is gone by the unit's end
                 if not held.of(each) or not held.same(now, each):
-                    kept = "mirrored" if each.kept == "own" and each.trainable and ring.joined() else each.kept
+                    kept = (
+                        "mirrored"
+                        if each.kept == "own" and each.trainable and progress(self.place).in_ring
+                        else each.kept
+                    )
                     entries.append((when, self.written[id(each)], kept, values))
                     size += sum(value.nbytes for value in values)
         here = [self.written[id(each)] for each in after.table]
