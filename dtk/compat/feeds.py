@@ -105,10 +105,8 @@ class Feed:
 
         mode = tf.distribute.InputReplicationMode.PER_REPLICA
         options = tf.distribute.InputOptions(experimental_fetch_to_device=False, experimental_replication_mode=mode)
-        devices = self._strategy.extended.worker_devices
-        workers = input_lib.InputWorkers(
-            [(device_util.canonicalize("/device:CPU:0", each), (each,)) for each in devices]
-        )
+        places = [(device_util.canonicalize("/device:CPU:0", d), (d,)) for d in self._strategy.extended.worker_devices]
+        workers = input_lib.InputWorkers(places)
         contexts = [tf.distribute.InputContext(self._replicas, k, self._replicas) for k in range(workers.num_workers)]
         return input_util.get_distributed_datasets_from_function(
             lambda _: self._dataset(next(replicas)), workers, contexts, self._strategy, options

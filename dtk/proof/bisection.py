@@ -17,12 +17,12 @@ from dtk.errors import in_words
 from dtk.language import N_, _, first_three
 from dtk.launch.again import whom
 from dtk.proof.case import Case, Diagnosis, either
-from dtk.proof.evidence import RATES, RTOL, allowed, parted, spread
+from dtk.proof.evidence import RTOL, allowed, parted, spread
 from dtk.proof.following import COARSE
 from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
-from dtk.records.facts import outside, rates_known, scope_of
+from dtk.records.facts import RATES, outside, rates_alone, rates_known, scope_of
 from dtk.scaling.shares import uneven
 from dtk.worker.recorded import weight_of
 
@@ -73,7 +73,7 @@ def look_at_parting(case: Case) -> Diagnosis | None:
     if other is not None:
         return case.found(other[0], in_words(what, other[1]))
     part = parted(case.ours.run.folder)
-    if part is not None and all(name.split("/")[-1] in RATES for name in part.names):
+    if part is not None and rates_alone(part.names):
         return case.found("learning rate", what)
     if (part is None and case.one is not None and case.one.whole) or (part is not None and (part.before or part.aside)):
         return case.found("set by hand", what)
@@ -100,8 +100,7 @@ def look_at_between(case: Case) -> Diagnosis | None:
     """Something other than a step that changed the state: a learning rate, a callback, the start."""
     if case.failed.reason != "between" or case.one is None:
         return None
-    names = [part.name for part in case.one.parts]
-    if all(name.split("/")[-1] in RATES for name in names):
+    if rates_alone(part.name for part in case.one.parts):
         return case.found("learning rate", case.failed.what)
     return case.found("start" if case.failed.step == 1 else "set by hand", case.failed.what)
 

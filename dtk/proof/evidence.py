@@ -15,14 +15,13 @@ from dtk.language import N_, _, first_three, relative
 from dtk.proof.mistakes import MISTAKES
 from dtk.records import RunFolder
 from dtk.records.events import Finished, Loop, of_kind
-from dtk.records.facts import MOVING, RunLike, by_ring, outside
+from dtk.records.facts import MOVING, RunLike, by_ring, outside, rates_alone
 from dtk.records.tables import NAMED
 from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
 from dtk.worker.recorded import weight_of
 
 __all__ = [
     "CANCELLING",
-    "RATES",
     "RECORDER",
     "RTOL",
     "TOO_SMALL",
@@ -40,7 +39,6 @@ __all__ = [
 
 _MADE_BY = N_("make the baseline with dtk.baseline(train)")
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
-RATES = ("learning_rate", "current_learning_rate")
 FLOAT32 = float(np.finfo(np.float32).eps)
 # A mean of numbers near 1 that cancel, as a policy gradient's at the first step: the sum's rounding is some such units.
 CANCELLING = 4 * FLOAT32
@@ -258,12 +256,11 @@ def check_replicas_agree(ours: Evidence) -> None:
             what = N_("worker 0 and worker {worker} diverge before step {step}: {names}")
         if found.worker == 0:
             what = N_("the replicas of worker 0 diverge at step {step}: {names}")
-        rates = all(name.split("/")[-1] in RATES for name in found.names)
         raise VerificationError(
             _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
             step=found.step,
             reason="replicas",
-            remedy=_(MISTAKES["learning rate"].remedy) if rates else _remedy(ours),
+            remedy=_(MISTAKES["learning rate"].remedy) if rates_alone(found.names) else _remedy(ours),
         )
     first, *others = [corner.weights("final") for corner in ours.run.folder.each]
     for worker, its in enumerate(others, start=1):

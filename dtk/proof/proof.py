@@ -66,10 +66,10 @@ class Steps:
     leaves too much open. end: why the follower ended: "done", "enough" (it had seen some steps that differ),
     "unmatched" (one of the two has variables that the other one lacks), "damaged" (a state is not what was written),
     "killed". unmatched: the variables' names; damaged: the step. recorded: units that could be followed. made: updates
-    in all. whole: whether these were all that the run has made, and all were followed. coarse: the relative rounding
-    of the coarsest type that the steps compute in, 0 for float32. levels: how much of each variable's change rounding
-    is, by number, where that is more than usual. lines: unit by unit; variables: name and number of values of each;
-    read: all that was judged.
+    in all. whole: whether these were all that the run has made, and all were followed. coarse: the relative rounding of
+    the coarsest type that the steps compute in, 0 for float32. levels: how much of each variable's change rounding is,
+    by number, where that is more than usual. lines: unit by unit; variables: name and number of values of each; read:
+    all that was judged.
     """
 
     followed: tuple[int, ...]

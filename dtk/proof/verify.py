@@ -113,9 +113,9 @@ def _checks(run: RunLike, baseline: RunLike | None, found: dict[int, Following])
         yield updates_line(ours)
     if ours.replicas > 1:
         check_replicas_agree(ours)
-        words, calls = N_("check replicas agree: PASS ({steps} steps)"), len(RecordedStates(run.folder).units)
-        words = words if ours.steps else N_("check replicas agree: PASS (the state of {calls} calls)")
-        yield _(words, steps=ours.steps, calls=calls)
+        calls = 0 if ours.steps else len(RecordedStates(run.folder).units)
+        words = N_("check replicas agree: PASS (the state of {calls} calls)")
+        yield _(words if calls else N_("check replicas agree: PASS ({steps} steps)"), steps=ours.steps, calls=calls)
     yield from check_every_step(ours, baseline or run, found)
 
 

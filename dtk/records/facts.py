@@ -19,16 +19,19 @@ from dtk.records.tables import RunLike
 
 __all__ = [
     "MOVING",
+    "RATES",
     "SAME_DATA",
     "Operations",
     "RunLike",
     "Scope",
+    "by_ring",
     "constant",
     "events",
     "operations",
     "other_rate",
     "other_versions",
     "outside",
+    "rates_alone",
     "rates_known",
     "same_examples",
     "scope_of",
@@ -41,6 +44,7 @@ __all__ = [
 SAME_DATA = 1e-3
 # Of batch normalisation, in the names of its weights: each replica has its own, and no gradient changes them. For
 # TensorFlow they are like all others (Keras 3 gives them no aggregation), so that only the name tells.
+RATES = ("learning_rate", "current_learning_rate")
 MOVING = ("moving_mean", "moving_variance")
 
 
@@ -120,6 +124,11 @@ def scope_of(run: RunLike) -> Scope | None:
     known = [event.scope for event in events(run, Loop) if event.scope is not None]
     # Where the function makes no strategy at all, there is no such event.
     return known[0] if known else Scope(None, 1) if events(run, Alone) else None
+
+
+def rates_alone(names: Iterable[str]) -> bool:
+    """Whether all these variables are learning rates."""
+    return all(name.split("/")[-1] in RATES for name in names)
 
 
 def outside(run: RunLike) -> bool | None:

@@ -190,7 +190,7 @@ class Recorder:
                 self._kept.append(each)
                 self._writer.variable(_line(len(self.written) - 1, each))
         entries: list[tuple[str, int, str, list[Any]]] = []
-        size = 0
+        size, in_ring = 0, progress(self.place).in_ring
         for when, held, now in (("before", self.held or NOTHING, before), ("after", before, after)):
             if held.marks == now.marks:
                 continue
@@ -199,11 +199,7 @@ class Recorder:
                 if id(each) not in self.written:
                     continue  # it is gone by the unit's end
                 if not held.of(each) or not held.same(now, each):
-                    kept = (
-                        "mirrored"
-                        if each.kept == "own" and each.trainable and progress(self.place).in_ring
-                        else each.kept
-                    )
+                    kept = "mirrored" if in_ring and each.kept == "own" and each.trainable else each.kept
                     entries.append((when, self.written[id(each)], kept, values))
                     size += sum(value.nbytes for value in values)
         here = [self.written[id(each)] for each in after.table]
