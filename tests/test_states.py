@@ -19,7 +19,12 @@ from dtk.worker.follow import Follower
 from dtk.worker.recorded import Damaged, RecordedStates
 
 RIGHT, WRONG = proof_programs.right(), proof_programs.wrong()
-TOLD = {"loop worker's labels": "one worker's loss", "loop decay": "regularisation", "not summed": "not summed"}
+TOLD = {
+    "loop worker's labels": "one worker's loss",
+    "loop decay": "regularisation",
+    "not summed": "not summed",
+    "words by fit, masked, eagerly": "own mean",
+}
 FIRST = {"variables": [["dense/kernel", 90], ["key/bias", 3]]}
 END = {"end": "done", "recorded": 2, "whole": True, "coarse": 0.0}
 EACH = {"apart": [1e-6, 1e-6], "size": [1.0, 1.0], "own": [1.0, 1.0], "along": [1.0, 1.0], "level": [1e-5, 1e-5]}
@@ -211,14 +216,6 @@ def test_what_followers_tell_of_a_mistake(name):
     assert dtk.diagnose(dtk.run(program.train, kwargs={**program.kwargs, "steps": 10})).mistake == TOLD[name]
 
 
-@pytest.mark.trains
-def test_without_states_nothing_is_followed(monkeypatch):
-    monkeypatch.setenv("DTK_STATES", "0")
-    program = RIGHT["cnn relu momentum"]
-    run = dtk.run(program.train, kwargs={**program.kwargs, "steps": 3})
-    assert not RecordedStates(run.folder).units
-
-
 def rows(count, width):
     import tensorflow as tf
 
@@ -237,6 +234,23 @@ def share(model, variables, optimizer):
         return loss
 
     return step
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize("asked", ["0", "1", "2e9"])
+def test_who_says_how_many_bytes_states_may_take_gets_all_that_fits(monkeypatch, asked):
+    def train(strategy):
+        import keras
+
+        with strategy.scope():
+            model = keras.Sequential([keras.layers.Input((2000,)), keras.layers.Dense(2500), keras.layers.Dense(1)])
+            optimizer = keras.optimizers.SGD(1e-6)
+        for batch in strategy.experimental_distribute_dataset(rows(96, 2000).batch(8)):
+            strategy.run(share(model, model.trainable_variables, optimizer), args=(batch,))
+
+    monkeypatch.setenv("DTK_STATES", asked)
+    count = len(RecordedStates(dtk.run(train).folder).units)  # of 20 MB
+    assert {"0": count == 0, "1": 0 < count < 12, "2e9": count == 12}[asked]
 
 
 @pytest.mark.trains

@@ -114,10 +114,19 @@ def _look_at_graph() -> None:
                 _precision.add(output.dtype.base_dtype.name)
 
 
+def draw_nothing() -> None:
+    """From now on what draws gives the same to all (`dtk.compat.without`), in eager steps as well."""
+    global _eager_draws
+    _eager_draws = []
+
+
+_eager_draws: list[str] | None = None  # what draws in eager steps; None: not known
+
+
 def draws() -> list[str] | None:
-    """The operations that draw in the graph that is being made, with where they stand; None without a graph."""
+    """The operations that draw in the graph that is being made, with where they stand; None where it is not known."""
     graphs = _graphs()
-    return None if graphs is None else [each for graph in graphs for each in drawn(graph)]
+    return _eager_draws if graphs is None else [each for graph in graphs for each in drawn(graph)]
 
 
 def _graphs() -> list[Any] | None:

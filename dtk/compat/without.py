@@ -14,7 +14,7 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat import states
+from dtk.compat import states, updates
 from dtk.compat.libraries import replaces, tf
 
 __all__ = ["apply"]
@@ -27,6 +27,7 @@ def apply(switches: Sequence[str]) -> None:
             wrapt.register_post_import_hook(_synchronise, library)
     if "random" in switches:
         wrapt.register_post_import_hook(_draw_nothing, "tensorflow")
+        updates.draw_nothing()
 
 
 def _synchronise(keras: Any) -> None:

@@ -46,11 +46,11 @@ __all__ = [
     "watcher",
 ]
 
-BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
+BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none; one who sets DTK_STATES=2e9 gives the time, too
 SENT = 1e8  # bytes where the worker is on another machine, from which they are sent to the kernel
 FRESH = 4  # units of each new function that are recorded whatever the budget's plan; of a large state, the first
 TIMED = 8  # units by which it is known how long one takes
-SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the time
+SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the time, unless DTK_STATES says how many
 SHARE = 0.03  # of the time, for larger states
 WRITING = 3.5e-9  # seconds a byte, measured: the same on all workers, which are to record the same units
 WAITING = 256e6  # bytes that may wait to be written
@@ -99,14 +99,14 @@ class Watched:
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[Any, int]] = {}  # by id; kept, so that no other object gets the id
-        self.training: set[int] = set()
+        self._training: set[int] = set()
         self.position = (0, 0)
 
     def looks_at(self, subject: Any) -> bool:
-        return id(subject) in self.training or self._seen.get(id(subject), (None, 0))[1] < self.TRIES
+        return self.trains(subject) or self._seen.get(_identity(subject), (None, 0))[1] < self.TRIES
 
     def trains(self, subject: Any) -> bool:
-        return id(subject) in self.training
+        return _identity(subject) in self._training
 
     def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
         """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
@@ -114,12 +114,17 @@ class Watched:
         changed = so_far > updates or (
             self.trains(subject) if before is None or after is None else _apart(before, after)
         )
-        tries = self._seen.get(id(subject), (None, 0))[1]
-        self._seen[id(subject)] = (subject, tries + 1)
+        key = _identity(subject)
+        self._seen[key] = (getattr(subject, "__code__", subject), self._seen.get(key, (None, 0))[1] + 1)
         if changed:
-            self.training.add(id(subject))
+            self._training.add(key)
             self.position = (so_far, 0) if so_far > updates else (updates, self.position[1] + 1)
         return changed
+
+
+def _identity(subject: Any) -> int:
+    """What a function and another made by the same `def` share, as a method does at each time it is asked for."""
+    return id(getattr(subject, "__code__", subject))
 
 
 def _apart(before: Snapshot, after: Snapshot) -> bool:
@@ -134,8 +139,8 @@ def made() -> int:
 class Recorder:
     """Records the units of this process."""
 
-    def __init__(self, place: Here, budget: float):
-        self.place, self.budget = place, budget
+    def __init__(self, place: Here, budget: float, small: float = SMALL):
+        self.place, self.budget, self.small = place, budget, small
         self.path = place.folder.path
         self.watched = Watched()
         self.units, self.stride, self.spent, self.stage = 0, 1, 0.0, budget / 2
@@ -219,7 +224,7 @@ class Recorder:
         if self.spent > self.stage:
             self.stride *= 2
             self.stage += (self.budget - self.stage) / 2
-        if self._largest <= SMALL:
+        if self._largest <= self.small:
             return
         self._fresh = 0
         if self.units < TIMED:
@@ -323,10 +328,12 @@ def listen(place: Here) -> None:
     """From now on, where this is a worker of a cluster, or has several replicas; TensorFlow may be imported or not."""
     asked = os.environ.get("DTK_STATES", "")
     budget = SENT if place.host else BUDGET
+    small = SMALL
     with contextlib.suppress(ValueError):
-        budget = float(asked) if asked not in ("", "1") else budget
+        if asked not in ("", "1"):
+            budget = small = float(asked)
     if budget > 0 and place.role != "evaluator" and place.mode in ("cluster", "mirrored"):
-        watch(Recorder(place, budget))
+        watch(Recorder(place, budget, small))
 
 
 def pause(paused: bool) -> None:

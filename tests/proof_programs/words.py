@@ -106,14 +106,14 @@ def in_one_call(strategy, steps=300, mistake=None, optimizer="adam", **facts):
     looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(sentences(), steps)), net)
 
 
-def by_fit(strategy, steps=300, masked=True, optimizer="adam", **facts):
+def by_fit(strategy, steps=300, masked=True, optimizer="adam", eagerly=False, **facts):
     """masked: Keras's loss object takes the mean over the words that its mask leaves, in each replica."""
     import keras
 
     with strategy.scope():
         net = network(masked=masked, **facts)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        net.compile(optimizer_of(optimizer), loss)
+        net.compile(optimizer_of(optimizer), loss, run_eagerly=eagerly)
     net.fit(batches(sentences(), steps), verbose=0, callbacks=[dtk.Recorder()])
 
 
@@ -141,4 +141,5 @@ for key, truth in CALL.items():
     add_wrong(f"micro-batches, {key}", in_one_call, truth, {"shared": key == "micro twice"}, mistake=key)
 MASK = "Keras's mask: each replica takes the mean over its own words, and these means are averaged"
 add_wrong("words by fit, masked", by_fit, MASK, {"expected": None})
+add_wrong("words by fit, masked, eagerly", by_fit, MASK, {"expected": None}, eagerly=True)
 assert BATCH % (4 * MICRO) == 0
