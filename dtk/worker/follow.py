@@ -287,7 +287,7 @@ class Follower:
         return {
             n: begun[weight][0]
             for n, weight in self._belongs.items()
-            if weight in begun and begun[weight][0].shape == matched[n].shape
+            if weight in begun and n in matched and begun[weight][0].shape == matched[n].shape
         }
 
     def _goes_on_otherwise(self, variable: Variable) -> bool:

@@ -46,11 +46,11 @@ __all__ = [
     "watcher",
 ]
 
-BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none; one who sets DTK_STATES=2e9 gives the time, too
+BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
 SENT = 1e8  # bytes where the worker is on another machine, from which they are sent to the kernel
 FRESH = 4  # units of each new function that are recorded whatever the budget's plan; of a large state, the first
 TIMED = 8  # units by which it is known how long one takes
-SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the time, unless DTK_STATES says how many
+SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the time; those of DTK_STATES, where set
 SHARE = 0.03  # of the time, for larger states
 WRITING = 3.5e-9  # seconds a byte, measured: the same on all workers, which are to record the same units
 WAITING = 256e6  # bytes that may wait to be written
