@@ -51,8 +51,10 @@ def compared(run: RunLike, baseline: RunLike, say: Callable[[str], None]) -> str
     except VerificationError as error:
         say(f"FAIL: {error}")
         found = diagnose(run, baseline)
-        for line in (_("diagnosis: {sentence}", sentence=found), *(f"  {each}" for each in found.evidence)):
-            say(line)
+        say(_("diagnosis: {sentence}", sentence=found))
+        for line in found.evidence:
+            if str(error) not in line:  # which has just been said
+                say(f"  {line}")
         return "failed" if error.proof is None else error.proof.verdict
 
 
