@@ -93,9 +93,8 @@ def fabricate(
         (corner.path / "units.jsonl").write_text(json.dumps(UNIT) + "\n")
         (corner.path / "log.txt").write_text(f"worker {k} speaking\n")
         arrays = initial if initial is not None else [np.zeros((3, 2), np.float32)]
-        corner.save_weights("initial", [f"w{i}" for i in range(len(arrays))], arrays)
         ends = final[k] if final is not None else [a + 1 for a in arrays]
-        corner.save_weights("final", [f"w{i}" for i in range(len(ends))], ends)
+        corner.save_weights([f"w{i}" for i in range(len(ends))], ends)
     return Made(folder=folder, mode=mode, replicas=replicas, seed=seed, results=[None] * workers, seconds=end + 0.2)
 
 

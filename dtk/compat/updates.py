@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dtk.compat.libraries import keras_major, replaces, tf
-from dtk.compat.per_replica import has_value, key_of
+from dtk.compat.per_replica import key_of
 from dtk.compat.states import eager_unit
 
 __all__ = [
@@ -216,8 +216,7 @@ class UpdateCounter:
     """One optimizer: its name, the variables that it updates (by `key_of`: name and variable), and its updates so far.
 
     recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; before: how many there
-    were at the last recorded step; first: of the first one that made some; fewest, most: of a later one. initial: what
-    the variables held before the first update, by `key_of`, where that was outside of a recorded step of `fit`.
+    were at the last recorded step; first: of the first one that made some; fewest, most: of a later one.
     """
 
     def __init__(self, optimizer: Any):
@@ -225,7 +224,6 @@ class UpdateCounter:
         self._optimizer = weakref.ref(optimizer)
         self.variables: dict[str, tuple[str, Any]] = {}
         self.recorded = self.before = self.first = self.fewest = self.most = 0
-        self.initial: dict[str, Any] = {}
         self._resources = []
         with tf.init_scope(), tf.device("CPU:0"):
             for place in ("inside", "outside"):
@@ -338,9 +336,6 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
         first = not counter.variables
         counter.variables |= {key_of(each): (_name(each), weakref.ref(each)) for each in variables}
         if first:
-            if not _depth:
-                with tf.init_scope():  # before the first update, also while that is traced
-                    counter.initial = {key_of(each): each.numpy() for each in variables if has_value(each)}
             facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
             traced(counter, **facts, settings=_settings(optimizer))
         if _first_replica(replicas):

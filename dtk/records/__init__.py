@@ -19,8 +19,8 @@ A run's directory (mode 0700):
         events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}; `events` has the kinds
         variables.jsonl  units.jsonl  states.bin    the state of each step (`dtk.worker.states`)
         losses.jsonl     where a step has several losses: [replica, step, values], names in an event "losses"
-        weights-initial.npz  weights-final.npz    of the first model that was recorded, before the first step and
-                             at the end; weights-initial-1.npz, weights-final-1.npz of the second, and so on
+        weights-final.npz    of the first model that was recorded, at the end; weights-final-1.npz of the second, and
+                             so on
         result.pkl  error.json   what the function returned; {"type", "message", "traceback"} where it raised
         follow.jsonl     of a follower: a line for each step that it made again (`dtk.worker.follow`)
         stacks.txt       Python stacks, written when dtk asks for them (a stall, a time-out)
@@ -167,11 +167,15 @@ class WorkerFolder:
     def save_result(self, pickled: bytes) -> None:
         write_whole(self.path / "result.pkl", pickled)
 
-    def weights(self, which: str) -> Weights | None:
-        """Weights at "initial" (before the first step) or "final", of all models; None where nothing recorded them."""
+    @property
+    def weights(self) -> Weights | None:
+        """What all recorded models hold at the end; None where nothing recorded them."""
         import numpy as np
 
-        found, files = Weights([], []), self._weights_files(which)
+        name = re.compile(r"weights-final(?:-(\d+))?\.npz")
+        parts = [(name.fullmatch(file.name), file) for file in self.path.glob("weights-*")]
+        files = [file for _, file in sorted((int(match[1] or 0), file) for match, file in parts if match)]
+        found = Weights([], [])
         for file in files:
             with np.load(file, allow_pickle=False) as archive:
                 names = [str(name) for name in archive["names"]]
@@ -179,33 +183,16 @@ class WorkerFolder:
                 found.arrays.extend(archive[f"{i:05d}"] for i in range(len(names)))
         return found if files else None
 
-    def save_weights(self, which: str, names: Sequence[str], arrays: Sequence[Any], part: int = 0) -> None:
+    def save_weights(self, names: Sequence[str], arrays: Sequence[Any], part: int = 0) -> None:
         """Writes the weights of one model, the part-th of the run; bfloat16, which NumPy's format lacks, as float32."""
         import numpy as np
 
         plain = [a if a.dtype.kind in "biufc" else a.astype(np.float32) for a in map(np.asarray, arrays)]
         named: dict[str, Any] = {f"{i:05d}": a for i, a in enumerate(plain)}
-        target = self._weights_file(which, part)
+        target = self.path / f"weights-final{f'-{part}' if part else ''}.npz"
         unfinished = target.with_suffix(".part.npz")
         np.savez(unfinished, names=np.array(list(names), dtype=np.str_), **named)
         os.replace(unfinished, target)
-
-    def has_weights(self, which: str, part: int = 0) -> bool:
-        return self._weights_file(which, part).exists()
-
-    def take_weights(self, which: str, other: WorkerFolder) -> None:
-        """Puts the other's weights of this name, where there are any, in the place of its own."""
-        for file in other._weights_files(which):
-            write_whole(self.path / file.name, file.read_bytes())
-
-    def _weights_file(self, which: str, part: int) -> Path:
-        return self.path / f"weights-{which}{f'-{part}' if part else ''}.npz"
-
-    def _weights_files(self, which: str) -> list[Path]:
-        """Each model's file, by its number; a model without any is left out."""
-        name = re.compile(rf"weights-{which}(?:-(\d+))?\.npz")
-        found = [(name.fullmatch(file.name), file) for file in self.path.glob("weights-*")]
-        return [file for _, file in sorted((int(match[1] or 0), file) for match, file in found if match)]
 
 
 class Journal:

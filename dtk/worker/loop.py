@@ -14,7 +14,7 @@ import numpy as np
 from dtk.compat import updates
 from dtk.compat.fingerprint import element_shapes, row
 from dtk.compat.libraries import tf
-from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
+from dtk.compat.per_replica import key_of, local_values, scope_of
 from dtk.compat.tap import norms_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
@@ -48,9 +48,7 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
             losses per step: a dictionary, {"d_loss": ..., "g_loss": ...}; each is recorded, `loss` is their sum.
         batch: the distributed batch; examples are counted by the first dimension of its first component.
         model: all that the loop trains: a model (anything with `weights` or `variables`), a variable, or a list or
-            dictionary of these. `dtk.verify` compares what they hold when the function returns; and before the first
-            step, where record_step is called inside the `tf.function` with the model built by then, or where Keras
-            optimizers train all of it from the first step on.
+            dictionary of these. `dtk.verify` compares what they hold when the function returns.
         epoch: a whole number or a scalar tensor; None: 1.
         step: likewise; None: counted from 1. With `optimizer.iterations`, which has counted this step, a step that is
             recorded twice or left out is noticed.
@@ -169,16 +167,6 @@ class _Loop:
             if not self.announced:
                 self.place.journal.event(Training(now, steps=None, epochs=None))
             self.announced = True
-        if tf.executing_eagerly():  # the first step is over
-            held = {key: value for each in updates.counted() for key, value in each.initial.items()}
-            for model in self.progress.models[before:]:
-                if model.weights() and held.keys() >= {key_of(weight) for weight in model.weights()}:
-                    self.progress.save_initial(model, held)
-            return
-        with tf.init_scope():
-            for model in self.progress.models[before:]:
-                if model.weights() and all(map(has_value, model.weights())):
-                    self.progress.save_initial(model)
 
     def write(
         self, names: list[str], covered: list[updates.UpdateCounter], rows: Any, epoch: Any, step: Any, made: Any

@@ -25,7 +25,7 @@ from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import N_, _
-from dtk.records import Record, WorkerFolder, events
+from dtk.records import Record, events
 
 if TYPE_CHECKING:
     from dtk.worker.injecting import Injector
@@ -49,15 +49,14 @@ class Known:
     """A model that is recorded.
 
     key: the object itself, or a tuple for a list of variables. part: its place among those that are recorded.
-    announced: whether the events say what kind of training it had. begun: whether its weights before the first step are
-    saved. lost: its steps that were trained and could not be recorded.
+    announced: whether the events say what kind of training it had. lost: its steps that were trained and could not be
+    recorded.
     """
 
     key: Any
     part: int
     weights: Callable[[], list[Any]]
     announced: bool = False
-    begun: bool = False
     lost: int = 0
 
 
@@ -92,21 +91,10 @@ class Progress:
             self.models.append(self._ids[key])
         return self._ids[key]
 
-    def save_initial(self, model: Known, held: dict[str, Any] | None = None) -> None:
-        """Its weights as its first training begins.
-
-        held: what they were, by `key_of`, where they have changed by now.
-        """
-        folder = self.place.folder
-        # After a restart they are those of the first start.
-        if not model.begun and not folder.has_weights("initial", model.part):
-            save_weights(self.place, "initial", model.weights(), model.part, held)
-        model.begun = True
-
     def finish(self) -> None:
         """At the function's end: what every recorded model holds then."""
         for model in self.models:
-            save_weights(self.place, "final", model.weights(), model.part)
+            save_weights(self.place, model.weights(), model.part)
 
     def record(self, rows: Sequence[Any], names: list[str], span: tuple[float, float]) -> None:
         """Writes down the next step: for each local replica its examples, their fingerprint, and its losses' shares.
@@ -155,25 +143,22 @@ class Progress:
         this training's own epochs; returned is that of its first beginning.
         """
         self.trainings += 1
-        before, first = self._first_beginning()
+        first = self._first_beginning()
         if first is not None and counted is not None and first.counted is not None:
             self.steps, offset = first.recorded + max(0, counted - first.counted), first.offset
-            if counted > first.counted and self.trainings == 1:  # the run began with the weights from then
-                self.place.folder.take_weights("initial", before)
         now, number = self.place.now(), self.trainings
         self.place.journal.event(
             events.Counted(now, training=number, counted=counted, recorded=self.steps, offset=offset)
         )
         return offset
 
-    def _first_beginning(self) -> tuple[WorkerFolder, events.Counted | None]:
-        """Where an earlier start of the cluster wrote down that this training first began, and what; None without."""
+    def _first_beginning(self) -> events.Counted | None:
+        """What an earlier start of the cluster wrote down when this training first began; None without."""
         for attempt in self.place.run.earlier:
-            corner = attempt.worker(self.place.worker)
-            for event in events.of_kind(corner.events, events.Counted):
+            for event in events.of_kind(attempt.worker(self.place.worker).events, events.Counted):
                 if event.training == self.trainings:
-                    return corner, event
-        return self.place.folder, None
+                    return event
+        return None
 
 
 _progress: Progress | None = None
@@ -227,14 +212,11 @@ def _may_train_alone(place: Here) -> bool:
     return place.workers == 1 or place.mode != "cluster" or place.role != "worker" or progress(place).in_ring
 
 
-def save_weights(
-    place: Here, which: str, weights: list[Any], part: int = 0, held: dict[str, Any] | None = None
-) -> None:
-    """Writes "initial" or "final" weights, in the given order, to the worker's folder. held: values, by `key_of`."""
+def save_weights(place: Here, weights: list[Any], part: int) -> None:
+    """Writes weights as they are now, in the given order, to the worker's folder."""
     # Read on every worker: a variable that is synchronised when it is read needs all of them.
     names = [str(getattr(weight, "path", weight.name)) for weight in weights]
-    values = [weight.numpy() if held is None else held[key_of(weight)] for weight in weights]
-    place.folder.save_weights(which, names, values, part)
+    place.folder.save_weights(names, [weight.numpy() for weight in weights], part)
 
 
 # ---- every optimizer's updates: made, and recorded
