@@ -21,7 +21,6 @@ EACH = [
     events.Failed(9.0),
     events.Training(0.5, steps=30, epochs=2),
     events.Counted(0.6, training=1, counted=None, recorded=12, offset=3),
-    events.Losses(0.7, names=["generator", "critic"], since=1),
     events.Loop(
         0.8,
         kind="loop",

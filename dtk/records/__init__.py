@@ -18,7 +18,7 @@ A run's directory (mode 0700):
         marks.jsonl      one line a wait for data or an all-reduce: [kind, begin, end, bytes]
         events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}; `events` has the kinds
         variables.jsonl  units.jsonl  states.bin    the state of each step (`dtk.worker.states`)
-        losses.jsonl     where a step has several losses: [replica, step, values], names in an event "losses"
+        losses.jsonl     where a step has several losses: [replica, step, {name: share}]
         weights-final.npz    of the first model that was recorded, at the end; weights-final-1.npz of the second, and
                              so on
         result.pkl  error.json   what the function returned; {"type", "message", "traceback"} where it raised
@@ -47,7 +47,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk.records.events import Event, Losses, Tail, of_kind, parse, write
+from dtk.records.events import Event, Tail, parse, write
 from dtk.records.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
 
 if TYPE_CHECKING:
@@ -132,19 +132,8 @@ class WorkerFolder:
         return [parse(line) for line in Tail(self.path / "events.jsonl").lines()]
 
     def lines(self, name: str) -> list[Any]:
-        """The objects of one of its files of lines: "marks", "units", "variables", "follow"; [] where there is none."""
+        """The objects of one of its files of lines: "marks", "losses", "units", "variables", "follow"; or []."""
         return [json.loads(line) for line in Tail(self.path / f"{name}.jsonl").lines()]
-
-    @property
-    def losses(self) -> list[tuple[int, int, dict[str, float]]]:
-        """(replica, step, shares by name) of the steps that have several losses."""
-        lines = self.lines("losses")
-        named = of_kind(self.events, Losses) if lines else []
-        found = []
-        for replica, step, values in lines:
-            names = [event.names for event in named if event.since <= step][-1]
-            found.append((replica, step, dict(zip(names, values, strict=False))))
-        return found
 
     @property
     def error(self) -> dict[str, Any] | None:
@@ -217,8 +206,8 @@ class Journal:
         """Appends rows; their `worker` is this folder's and is not written again."""
         _append(self._files["records"], "".join(json.dumps(record[1:]) + "\n" for record in records))
 
-    def losses(self, rows: Iterable[tuple[int, int, list[float]]]) -> None:
-        """Appends (replica, step, each loss's share) where a step has several; an event "losses" has their names."""
+    def losses(self, rows: Iterable[tuple[int, int, dict[str, float]]]) -> None:
+        """Appends (replica, step, each loss's share by its name) where a step has several."""
         if "losses" not in self._files:
             self._files["losses"] = self._open("losses")
         _append(self._files["losses"], "".join(json.dumps(row) + "\n" for row in rows))
@@ -306,7 +295,7 @@ class RunFolder:
     def own_records(self) -> pandas.DataFrame:
         """All rows of the last start of the cluster; a column "loss.NAME" each where steps have several losses."""
         tables = [rows(worker.worker, Tail(worker.path / "records.jsonl").read()) for worker in self.each]
-        return joined([named(table, worker.losses) for table, worker in zip(tables, self.each, strict=True)])
+        return joined([named(table, worker.lines("losses")) for table, worker in zip(tables, self.each, strict=True)])
 
     @property
     def evaluations(self) -> pandas.DataFrame:

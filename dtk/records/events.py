@@ -28,7 +28,6 @@ __all__ = [
     "Imported",
     "Kind",
     "Loop",
-    "Losses",
     "Met",
     "NoLoss",
     "Optimizer",
@@ -142,14 +141,6 @@ class Counted(Event, state="counted"):
     counted: int | None
     recorded: int
     offset: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Losses(Event, state="losses"):
-    """From step `since` on, each step has several losses, of these names; losses.jsonl has their shares."""
-
-    names: list[str]
-    since: int
 
 
 @dataclass(frozen=True)

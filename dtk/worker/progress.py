@@ -65,9 +65,9 @@ class Progress:
     """One count of steps and epochs, whoever records them: several `fit`s, a loop after a `fit`.
 
     models: those that are recorded, in their order. estimated: what Estimators made, each as an entry of the event
-    "updates". losses: the names of a step's several losses. announced: whether the events say by now that this is an
-    Estimator's training. trainings: how many began; looping: whether a loop of one's own, with `dtk.record_step`, is
-    among them. in_ring: whether the function has called `dtk.ring`, by which it may add up gradients itself.
+    "updates". announced: whether the events say by now that this is an Estimator's training. trainings: how many began;
+    looping: whether a loop of one's own, with `dtk.record_step`, is among them. in_ring: whether the function has
+    called `dtk.ring`, by which it may add up gradients itself.
     """
 
     place: Here
@@ -75,7 +75,6 @@ class Progress:
     epoch: int = 0
     models: list[Known] = field(default_factory=list)
     estimated: list[events.Optimizer] = field(default_factory=list)
-    losses: list[str] = field(default_factory=list)
     announced: bool = False
     trainings: int = 0
     looping: bool = False
@@ -101,9 +100,6 @@ class Progress:
 
         names: of the losses, where there are several; what a row has beyond them adds nothing. span: begin and end (s).
         """
-        if names != self.losses:
-            self.losses = list(names)
-            self.place.journal.event(events.Losses(self.place.now(), names=self.losses, since=self.steps + 1))
         self.steps += 1
         first = self.place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
         step, (began, ended) = (self.steps, self.epoch), span
@@ -112,7 +108,7 @@ class Progress:
             for k, (examples, data, *losses) in enumerate(rows)
         )
         if names:
-            shares = [[float(loss) for loss in row[2 : 2 + len(names)]] for row in rows]
+            shares = [dict(zip(names, map(float, row[2:]), strict=False)) for row in rows]
             self.place.journal.losses((first + k, self.steps, each) for k, each in enumerate(shares))
 
     def before_step(self, count: int = 1, weights: Callable[[], list[Any]] | None = None) -> None:
