@@ -72,7 +72,7 @@ def watch_gradients() -> None:
     @replaces("tensorflow:GradientTape", "gradient")
     def gradient(original: Any, self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         found = original(self, target, sources, *args, **kwargs)
-        if _variables(sources):
+        if any(isinstance(each, tf.Variable) or hasattr(each, "trainable") for each in tf.nest.flatten(sources)):
             _look_at_graph()
             _remember(target)
         return found
@@ -161,10 +161,6 @@ def _inner(graph: Any) -> list[tuple[str, str]]:
         return []
     library = graph.as_graph_def().library.function
     return [(f"{f.signature.name}/{node.name}", node.op) for f in library for node in f.node_def]
-
-
-def _variables(sources: Any) -> list[Any]:
-    return [leaf for leaf in tf.nest.flatten(sources) if isinstance(leaf, tf.Variable) or hasattr(leaf, "trainable")]
 
 
 def _remember(target: Any) -> None:

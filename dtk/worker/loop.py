@@ -29,7 +29,6 @@ __all__ = ["record_step"]
 Trained = tuple[Any, Callable[[], list[Any]]]
 
 _loop: _Loop | None = None
-_said = False
 
 
 def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None, step: Any = None) -> None:
@@ -62,12 +61,10 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
 
 
 def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
-    global _loop, _said
+    global _loop
     place = here()
     if place is None:
-        if not _said:
-            say_unrecorded("dtk.record_step")
-        _said = True
+        say_unrecorded("dtk.record_step")
         return
     if _loop is None or _loop.place is not place:
         _loop = _Loop(place)
@@ -77,7 +74,8 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     weights = [weight for _, its in models for weight in its()]
     _loop.begin(parts[0], models, weights)
     rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
-    covered = _covered(weights)
+    handed = {key_of(weight) for weight in weights}
+    covered = [each for each in updates.counted() if handed.issuperset(each.variables)]  # they updated nothing else
     count = [tf.cast(-1 if number is None else number, tf.int64) for number in (epoch, step)]
     write = functools.partial(_loop.write, names, covered)
     if tf.executing_eagerly():
@@ -89,12 +87,6 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     with tf.control_dependencies([tf.identity(weight) for weight in weights[-1:]]):
         made = [each.outside() for each in covered]
         tf.numpy_function(write, [tf.stack(rows), *count, tf.stack(made) if made else tf.zeros(0, tf.int64)], [])
-
-
-def _covered(weights: list[Any]) -> list[updates.UpdateCounter]:
-    """The optimizers that have updated nothing but these weights so far."""
-    handed = {key_of(weight) for weight in weights}
-    return [each for each in updates.counted() if handed.issuperset(each.variables)]
 
 
 def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[list[Any]], list[Any]]:

@@ -168,8 +168,9 @@ def progress(place: Here) -> Progress:
     return _progress
 
 
+@functools.cache
 def say_unrecorded(who: str) -> None:
-    """Says that a recorder was used outside of a run."""
+    """Says, once, that a recorder was used outside of a run."""
     words = N_("{who}: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
     print(_(words, who=who))
 

@@ -111,19 +111,17 @@ class Watched:
     def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
         """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
         updates, so_far = self.position[0], made()
-        changed = so_far > updates or (
-            self.trains(subject) if before is None or after is None else _apart(before, after)
-        )
+        if before is None or after is None:
+            changed = self.trains(subject)
+        else:
+            changed = any(not before.same(after, v) for v in after.table if v.role == "" and before.of(v))
+        changed = changed or so_far > updates
         tries = self._seen.get(id(subject), (None, 0))[1]
         self._seen[id(subject)] = (subject, tries + 1)
         if changed:
             self.training.add(id(subject))
             self.position = (so_far, 0) if so_far > updates else (updates, self.position[1] + 1)
         return changed
-
-
-def _apart(before: Snapshot, after: Snapshot) -> bool:
-    return any(not before.same(after, v) for v in after.table if v.role == "" and before.of(v))
 
 
 def made() -> int:
@@ -140,8 +138,7 @@ class Recorder:
         self.watched = Watched()
         self.units, self.stride, self.spent, self.stage = 0, 1, 0.0, budget / 2
         self.held: Snapshot | None = None  # what the unit before left, where that was recorded
-        self.written: dict[int, int] = {}  # id of a Variable -> its number
-        self._kept: list[Variable] = []  # so that no id is used again
+        self.written: dict[Variable, int] = {}  # its number
         self._fresh, self._largest, self._since = 0, 0, 0.0
         self._steps = 0  # recorded when the unit began
         self._writer = _Writer(self.path, values=place.worker == 0)
@@ -185,9 +182,8 @@ class Recorder:
 
     def _write(self, before: Snapshot, after: Snapshot, **facts: Any) -> int:
         for each in after.table:
-            if id(each) not in self.written:
-                self.written[id(each)] = len(self.written)
-                self._kept.append(each)
+            if each not in self.written:
+                self.written[each] = len(self.written)
                 self._writer.variable(_line(len(self.written) - 1, each))
         entries: list[tuple[str, int, str, list[Any]]] = []
         size, in_ring = 0, progress(self.place).in_ring
@@ -196,13 +192,13 @@ class Recorder:
                 continue
             for each in now.table:
                 values = now.of(each)
-                if id(each) not in self.written:
+                if each not in self.written:
                     continue  # it is gone by the unit's end
                 if not held.of(each) or not held.same(now, each):
                     kept = "mirrored" if in_ring and each.kept == "own" and each.trainable else each.kept
-                    entries.append((when, self.written[id(each)], kept, values))
+                    entries.append((when, self.written[each], kept, values))
                     size += sum(value.nbytes for value in values)
-        here = [self.written[id(each)] for each in after.table]
+        here = [self.written[each] for each in after.table]
         self._writer.unit({**facts, "unit": self.units, "here": here}, entries, size)
         return size
 
@@ -237,8 +233,7 @@ class Recorder:
             place = self.watched.position
             self._write(now, now, end=True, began=place, ended=place, step=self._steps + 1)
             self.units = number
-        last = {"units": self.units, "position": self.watched.position, "failed": self._writer.failed}
-        self._writer.last(last)
+        self._writer.last({"units": self.units, "position": self.watched.position, "failed": self._writer.failed})
 
 
 def _line(number: int, each: Variable) -> dict[str, Any]:
@@ -251,8 +246,9 @@ class _Writer:
 
     def __init__(self, path: Path, values: bool):
         self.values, self.failed = values, ""
-        names = ("variables.jsonl", "units.jsonl", "states.bin")
-        self._variables, self._units, self._states = (_opened(path / name) for name in names)
+        files = [path / name for name in ("variables.jsonl", "units.jsonl", "states.bin")]
+        opened = [os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for file in files]
+        self._variables, self._units, self._states = (os.fdopen(each, "ab") for each in opened)
         self._thread = ThreadPoolExecutor(1, "dtk-states")
         self._waiting: deque[tuple[Future[None], int]] = deque()  # units that are being written, and their bytes
 
@@ -302,10 +298,6 @@ class _Writer:
                     self._states.write(_bytes(value))
         self._states.flush()
         return digests, places
-
-
-def _opened(path: Path) -> Any:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
 
 def _bytes(value: Any) -> Any:
