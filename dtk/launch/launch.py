@@ -62,7 +62,6 @@ class Job:
     faults: tuple[Fault, ...] = ()
     restarts: int = 0  # further starts of the cluster, each after a failure
     env: Mapping[str, str | None] = field(default_factory=dict)  # beyond the kernel's; None takes a variable away
-    communication: Mapping[str, Any] = field(default_factory=dict)  # of the strategy: bytes_per_pack, implementation
     sources: Mapping[str, str] | None = None  # of cells; None: those of this process
     without: tuple[str, ...] = ()  # what is switched off in the workers (`dtk.compat.without`)
     follow: Mapping[str, Any] = field(default_factory=dict)  # the run whose steps are followed (`dtk.worker.follow`)

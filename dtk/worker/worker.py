@@ -143,7 +143,7 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
     if ship.takes_strategy(fn):
-        strategy = strategy_of(here, job["communication"], spec["alone"], followed=bool(job["follow"]))
+        strategy = strategy_of(here, spec["alone"], followed=bool(job["follow"]))
         args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy)
     here.journal.event(events.Running(here.now()))
     result = None
@@ -216,25 +216,15 @@ def _prepare_libraries(spec: WorkerSpec, job: dict[str, Any]) -> None:
         strategies.several(replicas, follows=bool(follows))
 
 
-def strategy_of(here: Here, communication: dict[str, Any], alone: bool = False, followed: bool = False) -> Any:
+def strategy_of(here: Here, alone: bool = False, followed: bool = False) -> Any:
     """What the parameter `strategy` is filled with. alone: without the other workers, though here.mode has them."""
     if here.mode == "cluster" and not alone:
-        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=_options(communication))
+        return tf.distribute.MultiWorkerMirroredStrategy()
     if here.mode == "mirrored":
         # A follower adds without collectives, which fail where variables are made in a step: docs/explanation/facts.md
         sums = tf.distribute.ReductionToOneDevice() if followed else None
         return tf.distribute.MirroredStrategy(of_replicas(here.replicas), cross_device_ops=sums)
     return tf.distribute.get_strategy()
-
-
-def _options(asked: dict[str, Any]) -> Any:
-    """The strategy's communication options; None, its default, where nothing is asked for."""
-    from tensorflow import distribute
-
-    if "implementation" in asked:
-        named = distribute.experimental.CommunicationImplementation[asked["implementation"]]
-        asked = {**asked, "implementation": named}
-    return distribute.experimental.CommunicationOptions(**asked) if asked else None
 
 
 def _record_failure(here: Here, error: BaseException) -> int:
