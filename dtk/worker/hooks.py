@@ -326,18 +326,17 @@ def listen_to_estimators() -> None:
 class _Listener:
     def __init__(self, place: Here):
         self.place = place
-        self.recorder: Any = None
 
     def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
         found = [hook for hook in given if isinstance(hook, EstimatorRecorder)]
-        self.recorder = EstimatorRecorder.recording = found[0] if found else EstimatorRecorder()
-        self.recorder.model_dir = estimator.model_dir
+        recorder = EstimatorRecorder.recording = found[0] if found else EstimatorRecorder()
+        recorder.model_dir = estimator.model_dir
         # The last in the list: what it measures leaves out what other hooks do after a step.
-        return [*(hook for hook in given if hook not in found), self.recorder]
+        return [*(hook for hook in given if hook not in found), recorder]
 
     def trained(self, estimator: Any, loss: Any) -> None:
         loss = None if loss is None else float(loss)
-        self.place.journal.event(Outcome(self.place.now(), loss=loss, step=self.recorder.global_step))
+        self.place.journal.event(Outcome(self.place.now(), loss=loss, step=EstimatorRecorder.recording.global_step))
         if self.place.worker == 0:
             self._save_last_checkpoint(estimator.model_dir)
 

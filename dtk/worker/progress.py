@@ -260,12 +260,11 @@ def write_updates(place: Here) -> None:
         return
     state = progress(place)
     counted = list(state.estimated)
-    keys_of = {m.part: {key_of(weight) for weight in m.weights()} for m in state.models}
-    lost_of = {m.part: m.lost + tap.unread(m.key) for m in state.models}
+    lost_of = [({key_of(weight) for weight in m.weights()}, m.lost + tap.unread(m.key)) for m in state.models]
     for each in updates.counted():
         inside, outside = each.so_far()
         names = [name for name, _ in each.variables.values()]
-        lost = min(inside, sum(lost_of[k] for k, keys in keys_of.items() if keys & {*each.variables}))
+        lost = min(inside, sum(many for keys, many in lost_of if keys & {*each.variables}))
         counted.append(
             events.Optimizer(
                 name=each.name,

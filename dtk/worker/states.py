@@ -246,9 +246,8 @@ class _Writer:
 
     def __init__(self, path: Path, values: bool):
         self.values, self.failed = values, ""
-        files = [path / name for name in ("variables.jsonl", "units.jsonl", "states.bin")]
-        opened = [os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for file in files]
-        self._variables, self._units, self._states = (os.fdopen(each, "ab") for each in opened)
+        names = ("variables.jsonl", "units.jsonl", "states.bin")
+        self._variables, self._units, self._states = ((path / name).open("ab") for name in names)
         self._thread = ThreadPoolExecutor(1, "dtk-states")
         self._waiting: deque[tuple[Future[None], int]] = deque()  # units that are being written, and their bytes
 
