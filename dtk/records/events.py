@@ -29,7 +29,6 @@ __all__ = [
     "Kind",
     "Loop",
     "Met",
-    "NoLoss",
     "Optimizer",
     "Outcome",
     "Ring",
@@ -160,24 +159,19 @@ class Loop(Event, state="loop"):
 
     kind: "fit" (the Recorder), "loop" (record_step) or "estimator" (its hook). shapes: of one example's part in each
     component of a batch, None for a length that may differ. scope: where the model was made. norms: of each batch
-    norm, whether it takes the whole batch. The last three have their defaults where they are not known.
+    norm, whether it takes the whole batch. These three have their defaults where they are not known. blind: the model's
+    name, where the loss of its train_step can't be seen.
     """
 
     kind: str
     shapes: list[list[int | None]] = field(default_factory=list)
     scope: Scope | None = None
     norms: list[bool] = field(default_factory=list)
+    blind: str = ""
 
     def __post_init__(self) -> None:
         if self.scope is not None and not isinstance(self.scope, Scope):  # as it stands in a line
             object.__setattr__(self, "scope", Scope(**self.scope))
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoLoss(Event, state="no loss"):
-    """A train_step whose loss can't be seen. model: its name."""
-
-    model: str
 
 
 @dataclass(frozen=True, kw_only=True)

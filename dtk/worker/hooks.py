@@ -18,7 +18,7 @@ from dtk.compat.per_replica import scope_of
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.records.events import Loop, NoLoss, Optimizer, Outcome, Traced, Training
+from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
 from dtk.worker.progress import (
     Known,
@@ -192,9 +192,8 @@ class Recorder(_Hook):
         if not known.announced:
             known.announced = True
             shapes, scope = element_shapes(its.batch), scope_of(self.model.weights)
-            place.journal.event(Loop(ended, kind="fit", shapes=shapes, scope=scope, norms=tap.norms_of(self.model)))
-            if its.blind:
-                place.journal.event(NoLoss(ended, model=self.model.name))
+            norms, blind = tap.norms_of(self.model), self.model.name if its.blind else ""
+            place.journal.event(Loop(ended, kind="fit", shapes=shapes, scope=scope, norms=norms, blind=blind))
         several = its.names if len(its.names) > 1 else []
         length = (ended - self._began) / count
         for k in range(count):
