@@ -32,7 +32,6 @@ EACH = [
     events.Outcome(1.1, loss=0.25, step=100),
     events.Traced(1.2, optimizer="adam", draws=["Dropout"], clips=None, sparse=["table"], rate=None),
     events.Augments(1.3, draws=["RandomUniform"], python=[], files=["AUTO: TFRecordDataset"]),
-    events.Alone(1.4),
     events.Updates(1.5, optimizers=[ADAM], models=1),
     events.FaultCame(1.6, kind="kill", step=20, words="kill(worker=1, step=20)", number=0),
     events.Evaluating(1.7, step=None),

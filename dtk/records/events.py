@@ -16,7 +16,6 @@ from typing import Any, ClassVar, TypeVar
 
 __all__ = [
     "KINDS",
-    "Alone",
     "Augments",
     "Counted",
     "Evaluating",
@@ -188,7 +187,8 @@ class Traced(Event, state="traced"):
 
     optimizer: its name. draws: operations that draw at random. clips: clipping of a replica's own gradients before they
     are added up. sparse: the variables whose gradient comes as rows, which Keras 3 lays side by side where several
-    replicas have the same one. rate: the learning rate, None where it could not be read. settings: all others.
+    replicas have the same one. rate: the learning rate, None where it could not be read. settings: all others. alone:
+    whether the function of a cluster trains without any strategy, so that each worker trains alone.
     """
 
     optimizer: str
@@ -197,6 +197,7 @@ class Traced(Event, state="traced"):
     sparse: list[str] | None = None
     rate: float | None = None
     settings: dict[str, Any] | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,11 +211,6 @@ class Augments(Event, state="augments"):
     draws: list[str] = field(default_factory=list)
     python: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Alone(Event, state="alone"):
-    """The function of a cluster trains without any strategy, so that each worker trains alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """How far this process's training has come, and what its model holds: shared by all that record.
 
 What was trained is compared with what was recorded: every optimizer's updates are counted and written down. Of the
-events, `Traced`, `Augments` and `Alone` say what the graph of a first step has, and `Updates`, at the function's end,
-what was made and recorded.
+events, `Traced` and `Augments` say what the graph of a first step has, and `Updates`, at the function's end, what was
+made and recorded.
 """
 
 from __future__ import annotations
@@ -231,9 +231,8 @@ def watch_updates(place: Here) -> None:
         return
 
     def traced(optimizer: updates.UpdateCounter, **facts: Any) -> None:
-        if not _may_train_alone(place) and not has_a_cluster():
-            place.journal.event(events.Alone(place.now()))
-        place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, **facts))
+        alone = not _may_train_alone(place) and not has_a_cluster()
+        place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, alone=alone, **facts))
 
     updates.watch_gradients()
     updates.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
