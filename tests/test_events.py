@@ -16,7 +16,6 @@ EACH = [
     events.Starting(0.1),
     events.Imported(0.2),
     events.Running(0.3),
-    events.Met(0.4),
     events.Finished(9.0),
     events.Failed(9.0),
     events.Training(0.5, steps=30, epochs=2),

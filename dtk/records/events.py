@@ -27,7 +27,6 @@ __all__ = [
     "Imported",
     "Kind",
     "Loop",
-    "Met",
     "Optimizer",
     "Outcome",
     "Ring",
@@ -102,11 +101,6 @@ class Imported(Event, state="imported"):
 @dataclass(frozen=True)
 class Running(Event, state="running"):
     """The function is called."""
-
-
-@dataclass(frozen=True)
-class Met(Event, state="met"):
-    """The first step is over, and the worker waits for the others' (mode "apart")."""
 
 
 @dataclass(frozen=True)

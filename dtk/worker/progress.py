@@ -321,10 +321,7 @@ def meet(place: Here) -> None:
     Not for one whose function has returned, and for at most MEET_SECONDS: `dtk.scaling.summary.apart` counts only
     the steps during which all were at work.
     """
-    place.journal.event(events.Met(place.now()))
     deadline = time.monotonic() + MEET_SECONDS
     for peer in place.run.each:
-        while time.monotonic() < deadline:
-            if any(isinstance(event, (events.Met, events.Finished)) for event in peer.events):
-                break
+        while not (peer.records or events.of_kind(peer.events, events.Finished)) and time.monotonic() < deadline:
             time.sleep(0.002)  # another process's file: nothing to wait on that works on every system
