@@ -35,10 +35,7 @@ EACH = [
     events.FaultCame(1.6, kind="kill", step=20, words="kill(worker=1, step=20)", number=0),
     events.Evaluating(1.7, step=None),
     events.Evaluation(1.9, started=1.7, step=20, metrics={"accuracy": 0.5, "confusion": [[1, 0], [0, 1]]}),
-    events.RingSplit(2.0, round=1),
-    events.RingSent(2.1, round=1, step=1, chunk=0),
-    events.RingReceived(2.2, round=1, step=1, chunk=1),
-    events.RingUsed(2.3, round=1, step=1, chunk=1, parts=None),
+    events.Ring(2.3, what="used", round=1, step=1, chunk=1, parts=None),
 ]
 
 

@@ -30,10 +30,6 @@ __all__ = [
     "Optimizer",
     "Outcome",
     "Ring",
-    "RingReceived",
-    "RingSent",
-    "RingSplit",
-    "RingUsed",
     "Running",
     "Scope",
     "Starting",
@@ -267,43 +263,19 @@ class Evaluation(Event, state="evaluation"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ring(Event):
-    """Something in the ring. round, step: the numbers of the all-reduce and of the exchange in it, from 1."""
+class Ring(Event, state="ring"):
+    """Something in the ring. round, step: the numbers of the all-reduce and of the exchange in it, from 1.
 
-    round: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RingSplit(Ring, state="ring split"):
-    """A gradient was cut into chunks; a round begins."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RingSent(Ring, state="ring sent"):
-    """A chunk leaves for the next worker."""
-
-    step: int
-    chunk: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RingReceived(Ring, state="ring received"):
-    """The previous worker's chunk came."""
-
-    step: int
-    chunk: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RingUsed(Ring, state="ring used"):
-    """What this worker's chunk held after one had come for it at `step`.
-
-    parts: the workers whose gradient is in its sum, with repetitions; None for anything else.
+    what: "split" (a gradient was cut into chunks; a round begins), "sent" (a chunk leaves for the next worker),
+    "received" (the previous worker's came), or "used". parts: of "used", what this worker's chunk held after one had
+    come for it at `step`: the workers whose gradient is in its sum, with repetitions; None for anything else.
     """
 
-    step: int
-    chunk: int
-    parts: list[int] | None
+    what: str
+    round: int
+    step: int = 0
+    chunk: int = 0
+    parts: list[int] | None = None
 
 
 # ---- a file that grows by lines
