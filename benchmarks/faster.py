@@ -99,9 +99,9 @@ def by_dtk(workers: int, steps: int, settings: dict[str, Any]) -> Figures:
     """The figures under dtk's defaults, but for what the switch changes."""
     own = {"steps": steps, "record": False, "clock": workload.times, "global_batch": BATCH, **settings}
     batch, threads = own["global_batch"], own.pop("threads", max(1, dtk.environment.cores() // workers))
-    communication = {name: own.pop(name) for name in ("bytes_per_pack", "implementation") if name in own}
+    train = workload.train_with if {"bytes_per_pack", "implementation"} & own.keys() else workload.train
     process = {variable: str(int(own.pop(name))) for name, variable in PROCESS.items() if name in own}
-    job = measured_job(request.pack(workload.train, (), own), workers, threads, **communication)
+    job = measured_job(request.pack(train, (), own), workers, threads)
     job = replace(job, env={**job.env, **process})
     request.check_memory(workers, job.fork)
     return figures(carry_out(job, time.monotonic()).results, batch, own.get("steps_per_execution", 1))

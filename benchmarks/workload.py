@@ -71,6 +71,15 @@ def train(
     return noted.ends
 
 
+def train_with(bytes_per_pack: int = 0, implementation: str = "AUTO", **more: Any) -> list[Any]:
+    """`train`, under a strategy with these communication options."""
+    import tensorflow as tf
+
+    named = tf.distribute.experimental.CommunicationImplementation[implementation]
+    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack, implementation=named)
+    return train(tf.distribute.MultiWorkerMirroredStrategy(communication_options=options), **more)
+
+
 def loop(strategy: Any, steps: int = 3, record: bool = True, global_batch: int = 128) -> list[float]:
     """The same training with a loop of its own; returns `time.monotonic()` at the end of each step."""
     import keras

@@ -77,7 +77,7 @@ class Run(RunLike):
     @property
     def weights(self) -> list[np.ndarray]:
         """The chief's weights at the end, in the model's order; [] where nothing recorded them."""
-        return getattr(self.folder.worker(0).weights("final"), "arrays", [])
+        return getattr(self.folder.worker(0).weights, "arrays", [])
 
     def again(self, **changes: Any) -> Run:
         """Runs the same function with the same arguments once more, from what is in `dir`: quietly, and without faults.

@@ -50,7 +50,6 @@ def fabricate(
     shares: np.ndarray | None = None,
     examples: np.ndarray | None = None,
     step_seconds: float = 0.02,
-    initial: list[np.ndarray] | None = None,
     final: list[list[np.ndarray]] | None = None,
     replicas: int = 1,
     seed: int | None = 0,
@@ -65,7 +64,7 @@ def fabricate(
     a step. epochs: `(steps,)`, by default 1.
     data: `(steps, workers * replicas)`, fingerprints, by default unknown. loop: the facts of the event `Loop`.
     updates: whether the workers counted their optimizer's updates.
-    initial: every worker's weights at the start; final: each worker's own at the end.
+    final: each worker's own weights at the end.
     """
     curve = losses(steps)
     count = workers * replicas
@@ -92,10 +91,8 @@ def fabricate(
         journal.close()
         (corner.path / "units.jsonl").write_text(json.dumps(UNIT) + "\n")
         (corner.path / "log.txt").write_text(f"worker {k} speaking\n")
-        arrays = initial if initial is not None else [np.zeros((3, 2), np.float32)]
-        corner.save_weights("initial", [f"w{i}" for i in range(len(arrays))], arrays)
-        ends = final[k] if final is not None else [a + 1 for a in arrays]
-        corner.save_weights("final", [f"w{i}" for i in range(len(ends))], ends)
+        ends = final[k] if final is not None else [np.ones((3, 2), np.float32)]
+        corner.save_weights([f"w{i}" for i in range(len(ends))], ends)
     return Made(folder=folder, mode=mode, replicas=replicas, seed=seed, results=[None] * workers, seconds=end + 0.2)
 
 

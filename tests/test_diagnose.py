@@ -12,7 +12,7 @@ from verifying import END, STEPS, edit_events, edit_records, maker, replaced, re
 
 import dtk
 from dtk.proof.mistakes import MISTAKES
-from dtk.records.events import Alone, Finished
+from dtk.records.events import Finished, Traced
 
 ROOT = Path(__file__).parent.parent
 
@@ -227,7 +227,7 @@ def test_a_batch_for_each_worker_that_trains_alone(make):
     assert "made under the default strategy" in sentence
     assert "step 1: cluster 64 examples" in sentence
     run, baseline = pair(make, **facts)
-    told(said(run, Alone), baseline, mistake="not in scope")
+    told(said(run, Traced, optimizer="sgd", draws=None, clips=None, alone=True), baseline, mistake="not in scope")
 
 
 def prints_of_two():

@@ -20,9 +20,10 @@ PROGRAM = """
 import json, sys
 import dtk, estimating
 import tensorflow as tf
+from dtk.worker.recorded import RecordedStates
 
 run = dtk.run(estimating.train, kwargs={"steps": 50})
-initial = [float(abs(array).sum()) for array in run.folder.worker(0).weights("initial").arrays]
+initial = sorted(float(abs(copies[0]).sum()) for copies in RecordedStates(run.folder).before(0).values())
 files = sorted({path.name.split("tfevents")[0] for path in (run.dir / "model").rglob("*") if path.is_file()})
 losses = list(run.records.groupby("step").loss.sum())
 found = {"tensorflow": tf.__version__, "losses": losses, "initial": initial, "files": files}

@@ -12,6 +12,7 @@ from weighing import weighed
 
 import dtk
 from dtk.proof.mistakes import MISTAKES
+from dtk.worker.recorded import RecordedStates
 
 pytestmark = pytest.mark.trains
 
@@ -60,8 +61,9 @@ def check_answer(name):
 
 def check_recording(name):
     """Each weight that the recorded run ended with is among the variables of the same run without recording."""
+    assert RecordedStates(run_of(name).folder).units, "nothing was trained"
     for plain, trained in compared(name):
-        assert trained, "nothing was trained"
+        assert trained, "nothing was recorded"
         missing = {*counted(trained)} - {*counted(plain)}  # two models may hold one weight
         assert not missing, f"{len(missing)} of {len(trained)} weights are not what they are without recording"
 
@@ -70,14 +72,12 @@ def compared(name, **more):
     """By worker: the variables of a run without recording, and the final weights of the recorded run."""
     plain = weighed(dtk.run, name, **{"workers": 2, **PROGRAMS[name].start, **more})
     folder = run_of(name).folder
-    finals = [worker.weights("final") for worker in folder.each]
-    for worker, mine, final in zip(folder.each, plain, finals, strict=True):
-        initial = worker.weights("initial")
-        changed = final is not None and (initial is None or counted(initial.arrays) != counted(final.arrays))
+    finals = [worker.weights for worker in folder.each]
+    for mine, final in zip(plain, finals, strict=True):
         # Of an Estimator the checkpoint is left, which is the chief's.
         held = final if PROGRAMS[name].kind != "estimator" else finals[0]
         # In Keras 2 each worker holds its own part of a moving statistic, which is their mean where it is read.
-        yield [*mine, *means(plain)], held.arrays if changed else []
+        yield [*mine, *means(plain)], held.arrays if final is not None else []
 
 
 def means(by_worker):

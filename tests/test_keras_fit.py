@@ -13,6 +13,7 @@ from training import BATCH, batches, classifier, digits
 import dtk
 from dtk.records.events import Training, of_kind
 from dtk.watch.explain import is_chatter
+from dtk.worker.recorded import RecordedStates
 
 pytestmark = pytest.mark.trains
 
@@ -40,12 +41,10 @@ def global_losses(run):
 def assert_same_training(run, baseline):
     assert (run.records.groupby("step").examples.sum() == baseline.records.groupby("step").examples.sum()).all()
     np.testing.assert_allclose(global_losses(run), global_losses(baseline), rtol=1e-4)
-    for which in ("initial", "final"):
-        theirs = baseline.folder.worker(0).weights(which).arrays
-        assert len(theirs) == 4
-        for corner in run.folder.each:
-            for ours, other in zip(corner.weights(which).arrays, theirs, strict=True):
-                np.testing.assert_allclose(ours, other, atol=1e-4)
+    assert len(baseline.weights) == 4
+    for corner in run.folder.each:
+        for ours, other in zip(corner.weights.arrays, baseline.weights, strict=True):
+            np.testing.assert_allclose(ours, other, atol=1e-4)
 
 
 def test_what_fit_returns_needs_no_keras_in_the_kernel():
@@ -87,7 +86,7 @@ def normalized(strategy, count):
 @pytest.mark.slow
 def test_batch_normalization_and_dropout():
     run = dtk.run(lambda strategy: normalized(strategy, 2 * BATCH), workers=2, stall_timeout=30)
-    a, b = (corner.weights("final") for corner in run.folder.each)
+    a, b = (corner.weights for corner in run.folder.each)
     alike = [name for name, x, y in zip(a.names, a.arrays, b.arrays, strict=True) if np.array_equal(x, y)]
     assert set(run.results[0]) <= set(alike)
     # Keras 3 keeps the moving statistics per replica. When this fails, docs/explanation/compat.md has a line to lose.
@@ -182,7 +181,8 @@ def test_a_train_step_of_the_learners_own():
     lines = (run.dir / "worker-1" / "records.jsonl").read_text().splitlines()
     assert [json.loads(line)[0:2] for line in lines] == [[1, 1], [1, 2], [1, 3], [1, 4]], "JSON, a line for each step"
     np.testing.assert_allclose(global_losses(run), global_losses(baseline), rtol=1e-4)
-    assert [a.shape for a in baseline.folder.worker(0).weights("initial").arrays] == [(64, 10), (10,)]
+    before = RecordedStates(run.folder).before(0).values()  # built by dtk before the first step
+    assert [copies[0].shape for copies in before if copies[0].ndim] == [(64, 10), (10,)]
 
 
 def alone():

@@ -31,7 +31,7 @@ def noted(run, packs=(440,), small=(8, 4)):
 
 
 def cluster(path, workers=2, **facts):
-    return fabricate(path, workers=workers, steps=STEPS, initial=WEIGHTS, **facts)
+    return fabricate(path, workers=workers, steps=STEPS, final=[WEIGHTS] * workers, **facts)
 
 
 def words(ax):
@@ -101,5 +101,9 @@ def test_a_worker_that_did_not_reach_the_step_has_no_numbers(tmp_path):
     run = cluster(tmp_path)
     path = run.folder.worker(1).path / "records.jsonl"
     path.write_text(path.read_text().splitlines(keepends=True)[0])
+    (run.dir / "worker-0" / "weights-final.npz").unlink()  # of a run that has not come to its end
+    lines = '{"shape": [10, 11], "trainable": true}\n{"shape": [9], "trainable": false}\n'
+    (run.dir / "worker-0" / "variables.jsonl").write_text(lines)
     error = WorkerFailed("worker 1 was killed", worker=1, folder=run.folder)
-    assert "no record of this step" in words(dtk.plot.processes(error))
+    said = words(dtk.plot.processes(error))
+    assert {"no record of this step", "a copy of the 110 weights"} <= {*said}

@@ -61,7 +61,7 @@ def test_a_watch_has_them_as_they_were_written_and_a_view_by_their_times(folder)
     reader, watching, following = Reader(folder), Listener(), Listener()
     reader.watching = watching
     reader.following = following
-    later, sooner = events.Alone(2.0), events.Failed(1.0)
+    later, sooner = events.Running(2.0), events.Failed(1.0)
     tell(folder, later, sooner)
     reader.look()
     assert [news for _, news in watching.heard] == [later, sooner]

@@ -11,7 +11,7 @@ import pytest
 from rings import all_reduce, gradient
 
 import dtk
-from dtk.records.events import RingReceived, RingSent, RingUsed, of_kind
+from dtk.records.events import Ring, of_kind
 from dtk.view.ring import story
 from dtk.worker.ring import Neighbours, RingBroken, _Arrival, _parts_of
 
@@ -21,8 +21,9 @@ def _quiet(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
 
 
-def events_of(run, kind):
-    return [(corner.worker, event) for corner in run.folder.each for event in of_kind(corner.events, kind)]
+def events_of(run, what):
+    found = [(corner.worker, event) for corner in run.folder.each for event in of_kind(corner.events, Ring)]
+    return [(worker, event) for worker, event in found if event.what == what]
 
 
 @pytest.mark.trains
@@ -39,11 +40,11 @@ def test_every_worker_gets_the_sum(workers, size):
 @pytest.mark.trains
 def test_each_message_is_written_down_at_both_ends():
     run = dtk.run(all_reduce, workers=3)
-    sent, received = events_of(run, RingSent), events_of(run, RingReceived)
+    sent, received = events_of(run, "sent"), events_of(run, "received")
     assert len(sent) == len(received) == 3 * 4
     one = {((worker + 1) % 3, e.step, e.chunk) for worker, e in sent}
     assert one == {(worker, e.step, e.chunk) for worker, e in received}
-    parts = [[len(e.parts) for worker, e in events_of(run, RingUsed) if worker == k] for k in range(3)]
+    parts = [[len(e.parts) for worker, e in events_of(run, "used") if worker == k] for k in range(3)]
     assert parts == [[2, 3, 3, 3]] * 3
     told = story(run.folder)
     assert (told.steps, told.interrupted) == (4, False)

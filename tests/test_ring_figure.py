@@ -10,7 +10,7 @@ from rings import all_reduce
 
 import dtk
 from dtk.records import Journal, RunFolder
-from dtk.records.events import Finished, RingReceived, RingSent, RingSplit, RingUsed
+from dtk.records.events import Finished, Ring
 from dtk.view.palette import worker_color
 from dtk.view.ring import NO_MESSAGES, RingMessage, story
 from dtk.view.ring import ring as draw
@@ -61,17 +61,16 @@ def fabricated(path, *, leave_out=(), finished=True):
     folder = RunFolder(path, 2)
     for worker, corner in enumerate(folder.each):
         journal = Journal(corner)
-        about = {"round": 1}
-        journal.event(RingSplit(0.1, **about))
+        journal.event(Ring(0.1, what="split", round=1))
         for step, (out, back) in enumerate([(worker, 1 - worker), (1 - worker, worker)], 1):
             said = {
-                RingSent: {"chunk": out},
-                RingReceived: {"chunk": back},
-                RingUsed: {"chunk": back, "parts": [0, 1]},
+                "sent": {"chunk": out},
+                "received": {"chunk": back},
+                "used": {"chunk": back, "parts": [0, 1]},
             }
-            for kind, facts in said.items():
-                if (worker, kind.state.removeprefix("ring "), step) not in leave_out:
-                    journal.event(kind(step + 0.1, step=step, **about, **facts))
+            for what, facts in said.items():
+                if (worker, what, step) not in leave_out:
+                    journal.event(Ring(step + 0.1, what=what, round=1, step=step, **facts))
         if finished:
             journal.event(Finished(9.0))
         journal.close()

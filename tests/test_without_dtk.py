@@ -181,7 +181,7 @@ def same_weights(folder, run, processes):
         return
     held = weights(folder) if processes == 2 else [list(np.load(folder / "out" / "weights.npz").values())]
     for worker, mine in enumerate(held):
-        final = run.folder.worker(worker).weights("final")
+        final = run.folder.worker(worker).weights
         assert [array.shape for array in mine] == [array.shape for array in final.arrays]
         for one, other in zip(mine, final.arrays, strict=True):
             np.testing.assert_allclose(one, other, **CLOSE)

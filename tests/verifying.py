@@ -16,7 +16,6 @@ from dtk import Run, VerificationError, verify
 from dtk.records.events import parse
 
 STEPS = 20
-START = [np.full((3, 2), 0.5, np.float32), np.zeros(2, np.float32)]
 END = [np.full((3, 2), 0.75, np.float32), np.full(2, -0.25, np.float32)]
 
 
@@ -26,7 +25,7 @@ def maker(folder: Path) -> Callable[..., Run]:
 
     def make(mode="cluster", workers=None, final=END, **facts):
         workers = workers or (2 if mode == "cluster" else 1)
-        facts = {"steps": STEPS, "initial": START, "replicas": 2 if mode == "mirrored" else 1, **facts}
+        facts = {"steps": STEPS, "replicas": 2 if mode == "mirrored" else 1, **facts}
         ends = final if final and isinstance(final[0], list) else [final] * workers
         return fabricate(folder / str(next(counter)), mode=mode, workers=workers, final=ends, **facts)
 

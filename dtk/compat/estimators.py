@@ -251,19 +251,14 @@ def _configure(run_config: Any, replicas: int) -> None:
     @replaces(run_config.RunConfig, "__init__")
     def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         # A parameter `strategy` holds TensorFlow's default strategy in a baseline; RunConfig can't copy that one.
-        for part in ("train_distribute", "eval_distribute"):
-            if kwargs.get(part) is _default_strategy():
-                kwargs[part] = None
+        default = None if tf.distribute.has_strategy() else tf.distribute.get_strategy()
+        kwargs |= dict.fromkeys([name for name, value in kwargs.items() if value is not None and value is default])
         original(self, *args, **kwargs)
         if replicas > 1:
             # A v1 session has one CPU, whatever tf.config says, and puts all replicas there: their all-reduce hangs.
             given = self._session_config or run_config.get_default_session_config()
             given.device_count["CPU"] = replicas
             self._session_config = given
-
-
-def _default_strategy() -> Any:
-    return None if tf.distribute.has_strategy() else tf.distribute.get_strategy()
 
 
 def _add_row(loss: Any, given: Any, features: Any) -> None:

@@ -93,11 +93,10 @@ def _passing(value: Any) -> tuple[Any, Any]:
         now = tf.timestamp()
     _independent(now.op)
     with tf.control_dependencies([now]):
-        return now, tf.nest.map_structure(_same, value, expand_composites=True)
-
-
-def _same(part: Any) -> Any:
-    return tf.identity(part) if isinstance(part, tf.Tensor) else part
+        same = tf.nest.map_structure(
+            lambda part: tf.identity(part) if isinstance(part, tf.Tensor) else part, value, expand_composites=True
+        )
+    return now, same
 
 
 def _independent(operation: Any) -> bool:

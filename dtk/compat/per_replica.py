@@ -12,7 +12,6 @@ __all__ = [
     "Copies",
     "copies",
     "first_spec",
-    "has_value",
     "is_mirrored",
     "key_of",
     "local_values",
@@ -55,11 +54,6 @@ def _variable(weight: Any) -> Any:
     """TensorFlow's variable, which Keras 3 has inside its own; `value` of TensorFlow's is a method."""
     inner = getattr(weight, "value", weight)
     return weight if callable(inner) else inner
-
-
-def has_value(weight: Any) -> bool:
-    """Whether a variable has its value by now: one that was made in a `tf.function` gets it after the first trace."""
-    return all(bool(tf.raw_ops.VarIsInitializedOp(resource=copy.handle)) for copy in local_values(_variable(weight)))
 
 
 def key_of(variable: Any) -> str:
@@ -105,7 +99,8 @@ def copies(weight: Any) -> Copies | None:
     local = local_values(variable)
     if not all(isinstance(copy, tf.Variable) and hasattr(copy, "handle") for copy in local):
         return None
-    if not has_value(weight):
+    # One that was made in a `tf.function` gets its value after the first trace.
+    if not all(bool(tf.raw_ops.VarIsInitializedOp(resource=copy.handle)) for copy in local):
         return None
     strategy = getattr(variable, "distribute_strategy", None)
     by_replica = getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ

@@ -177,14 +177,10 @@ def in_each_fit(kind: type) -> None:
         @replaces(model, "fit")
         def fit(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
             given = inspect.signature(original).bind(self, *args, **kwargs)
-            given.arguments["callbacks"] = _with(given.arguments.get("callbacks"), kind)
+            callbacks = given.arguments.get("callbacks") or []  # None, one callback, or a list of them
+            held = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+            given.arguments["callbacks"] = held if any(isinstance(each, kind) for each in held) else [*held, kind()]
             return original(*given.args, **given.kwargs)
-
-
-def _with(callbacks: Any, kind: type) -> list[Any]:
-    """callbacks: what `fit` takes: None, one callback, or a list of them."""
-    held = list(callbacks) if isinstance(callbacks, (list, tuple)) else [] if callbacks is None else [callbacks]
-    return held if any(isinstance(each, kind) for each in held) else [*held, kind()]
 
 
 # ---- two workers that save `tf.train.Checkpoint`s to one place: an error at the first save instead of at one in twelve

@@ -150,11 +150,8 @@ def active(model: Any) -> Tap | None:
     return _active.get(id(model))
 
 
-def attach(model: Any, owner: Any, on_built: Callable[[], None]) -> Tap:
-    """Taps the model for a `fit` that has begun; a tap that is still there, as after an exception, is replaced.
-
-    on_built: called before the first step of a model that gets its weights only now, from the shape of its data.
-    """
+def attach(model: Any, owner: Any) -> Tap:
+    """Taps the model for a `fit` that has begun; a tap that is still there, as after an exception, is replaced."""
     stale = detach(model)
     slots = steps_per_execution(model)
     if _last is not None and _last.model is model and _last.plain is model.train_function and _last.slots == slots:
@@ -167,11 +164,11 @@ def attach(model: Any, owner: Any, on_built: Callable[[], None]) -> Tap:
     tap.owner, tap.lost = owner, stale
     _active[id(model)] = tap
     if not model.built:
-        model.train_function = _building(tap, on_built)
+        model.train_function = _building(tap)
     return tap
 
 
-def _building(tap: Tap, on_built: Callable[[], None]) -> Callable[[Any], Any]:
+def _building(tap: Tap) -> Callable[[Any], Any]:
     """A train function that builds the model from its first iterator's shapes, as a strategy's `fit` does.
 
     Otherwise such a model gets its weights inside of the first step, too late to read them as they were before.
@@ -186,8 +183,6 @@ def _building(tap: Tap, on_built: Callable[[], None]) -> Callable[[Any], Any]:
             print(
                 f"dtk.Recorder: no weights before the first step ({type(error).__name__}); build the model before fit"
             )
-        else:
-            on_built()
         return tap.tapped(iterator)
 
     return first

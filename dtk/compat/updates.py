@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dtk.compat.libraries import keras_major, replaces, tf
-from dtk.compat.per_replica import has_value, key_of
+from dtk.compat.per_replica import key_of
 from dtk.compat.states import eager_unit
 
 __all__ = [
@@ -72,7 +72,7 @@ def watch_gradients() -> None:
     @replaces("tensorflow:GradientTape", "gradient")
     def gradient(original: Any, self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         found = original(self, target, sources, *args, **kwargs)
-        if _variables(sources):
+        if any(isinstance(each, tf.Variable) or hasattr(each, "trainable") for each in tf.nest.flatten(sources)):
             _look_at_graph()
             _remember(target)
         return found
@@ -172,10 +172,6 @@ def _inner(graph: Any) -> list[tuple[str, str]]:
     return [(f"{f.signature.name}/{node.name}", node.op) for f in library for node in f.node_def]
 
 
-def _variables(sources: Any) -> list[Any]:
-    return [leaf for leaf in tf.nest.flatten(sources) if isinstance(leaf, tf.Variable) or hasattr(leaf, "trainable")]
-
-
 def _remember(target: Any) -> None:
     if not tf.executing_eagerly():
         graph = tf.compat.v1.get_default_graph()
@@ -225,8 +221,7 @@ class UpdateCounter:
     """One optimizer: its name, the variables that it updates (by `key_of`: name and variable), and its updates so far.
 
     recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; before: how many there
-    were at the last recorded step; first: of the first one that made some; fewest, most: of a later one. initial: what
-    the variables held before the first update, by `key_of`, where that was outside of a recorded step of `fit`.
+    were at the last recorded step; first: of the first one that made some; fewest, most: of a later one.
     """
 
     def __init__(self, optimizer: Any):
@@ -234,7 +229,6 @@ class UpdateCounter:
         self._optimizer = weakref.ref(optimizer)
         self.variables: dict[str, tuple[str, Any]] = {}
         self.recorded = self.before = self.first = self.fewest = self.most = 0
-        self.initial: dict[str, Any] = {}
         self._resources = []
         with tf.init_scope(), tf.device("CPU:0"):
             for place in ("inside", "outside"):
@@ -347,9 +341,6 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
         first = not counter.variables
         counter.variables |= {key_of(each): (_name(each), weakref.ref(each)) for each in variables}
         if first:
-            if not _depth:
-                with tf.init_scope():  # before the first update, also while that is traced
-                    counter.initial = {key_of(each): each.numpy() for each in variables if has_value(each)}
             facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
             traced(counter, **facts, settings=_settings(optimizer))
         if _first_replica(replicas):

@@ -95,7 +95,7 @@ class _Ring(Ring):
         around: Any = SimpleNamespace(next=(worker + 1) % self.workers, previous=(worker - 1) % self.workers)
         self._neighbours = around
 
-    def _write(self, kind: Any, **facts: Any) -> None:
+    def _write(self, what: str, **facts: Any) -> None:
         pass
 
     def _trade(

@@ -175,7 +175,7 @@ def _process(started: Started, number: int, again: bool = False) -> Peer:
     source = started.source
     peer = Peer(number, f"{started.folder.path.name}-{time.monotonic_ns()}-cells-{number}")
     # What another worker in its place records does not go on where the one before has ended.
-    source.start(peer.key, {**started.specs[number], "again": again, "states": not again})
+    source.start(peer.key, {**started.specs[number], "again": again})
     source.wait_started([peer.key])
     return peer
 

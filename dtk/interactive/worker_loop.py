@@ -69,7 +69,7 @@ class WorkerLoop:
         collectives.watch_waits(self.within)
         collectives.broadcast_locally(self.local)
         self.takes = shell.Takes(place)
-        self.strategy = worker.strategy_of(place, {})
+        self.strategy = worker.strategy_of(place)
         self.shell = shell.make(self.folder, {"strategy": self.strategy})
         self.shell.display_pub.folder = self.folder
         path = place.run.path / wire.SOCKET

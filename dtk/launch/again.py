@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,8 @@ def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = N
     except FileNotFoundError as error:
         words = N_("{folder} has no {file}: run it anew")
         raise ClusterConfigError(_(words, folder=folder.path, file=Path(error.filename).name)) from None
-    job = Job(payload=payload, evaluator=beside, sources=sources, **facts)
+    known = {each.name: facts[each.name] for each in fields(Job) if each.name in facts}  # of any version of dtk
+    job = Job(payload=payload, evaluator=beside, sources=sources, **known)
     changed: dict[str, Any] = {**changes, "without": tuple(changes.get("without", job.without))}
     if job.share == job.workers:
         changed.setdefault("share", changes.get("workers", job.workers))

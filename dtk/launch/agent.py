@@ -54,7 +54,6 @@ class Agent:
     def __init__(self, storage: str = ""):
         folders.tidy()  # no one else looks for what is left on this machine
         self.root = Path(storage).expanduser() if storage else folders.own_folder()
-        self.storage = bool(storage)
         self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
         self._said: list[Message] = []
         self._waiting: list[messages.Start] = []  # workers to be started when the parent is ready

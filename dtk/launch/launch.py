@@ -31,7 +31,7 @@ from dtk.worker.process import WorkerSpec
 if TYPE_CHECKING:
     from dtk.faults import Fault
 
-__all__ = ["THREADS", "Job", "Members", "launch", "new_folder", "spec", "specs", "write_job"]
+__all__ = ["THREADS", "Job", "Members", "as_json", "launch", "new_folder", "spec", "specs", "write_job"]
 
 _SAME_SECONDS = 1.0  # that others have to raise the same, where each comes from a machine of its own
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
@@ -62,7 +62,6 @@ class Job:
     faults: tuple[Fault, ...] = ()
     restarts: int = 0  # further starts of the cluster, each after a failure
     env: Mapping[str, str | None] = field(default_factory=dict)  # beyond the kernel's; None takes a variable away
-    communication: Mapping[str, Any] = field(default_factory=dict)  # of the strategy: bytes_per_pack, implementation
     sources: Mapping[str, str] | None = None  # of cells; None: those of this process
     without: tuple[str, ...] = ()  # what is switched off in the workers (`dtk.compat.without`)
     follow: Mapping[str, Any] = field(default_factory=dict)  # the run whose steps are followed (`dtk.worker.follow`)
@@ -116,7 +115,12 @@ def write_job(path: Path, job: Job) -> None:
         (path / "evaluator.pkl").write_bytes(job.evaluator)
     sources = ship.cell_sources() if job.sources is None else dict(job.sources)
     (path / "sources.json").write_text(json.dumps(sources))
-    (path / "job.json").write_text(json.dumps({name: getattr(job, name) for name in _AGAIN}))
+    (path / "job.json").write_text(as_json(job))
+
+
+def as_json(job: Job) -> str:
+    """What job.json has of it."""
+    return json.dumps({name: getattr(job, name) for name in _AGAIN})
 
 
 @refused_by_the_machine()
@@ -152,12 +156,6 @@ def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config:
         "replicas": 1 if evaluates else job.replicas,
         "mode": job.mode,
         "clock": clock + machine.ahead,
-        "seed": job.seed,
-        "communication": dict(job.communication),
-        "without": list(job.without),
-        "record": job.record,
-        "follow": dict(job.follow),
-        "states": job.states,
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,

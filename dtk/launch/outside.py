@@ -96,7 +96,7 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
     machine = Machine(platform.node(), os.environ, environment.cores(), share, run.path)
     spec = launch.spec(job, machine, time.monotonic() - (time.time() - began), run.worker(index), config)
     files = {path.name: path.read_bytes() for path in folder.path.glob("*.pkl")} | {"function.pkl": job.payload}
-    files |= {name: (folder.path / name).read_bytes() for name in ("sources.json", "job.json")}
+    files |= {"sources.json": (folder.path / "sources.json").read_bytes(), "job.json": launch.as_json(job).encode()}
     files |= {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.path.glob(f"{MODULES}/**/*.py")}
     encoded = {name: base64.b64encode(data).decode() for name, data in files.items()}
     agent.take(Start(_KEY, spec, encoded))

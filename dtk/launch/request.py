@@ -346,7 +346,7 @@ def checked_keras(keras: Any, fn: Any, force: bool = False) -> int | None:
         raise ClusterConfigError(_(words, older=older))
     if older is not None:
         return None  # TensorFlow's own choice is Keras 2
-    if uses_estimator(fn) and not _has_estimator():
+    if uses_estimator(fn):  # TensorFlow's own was last in 2.15
         if keras == 3:
             words = _("keras=3 with dtk.estimator: a model_fn can't hold Keras 3 layers; leave keras= out")
             raise ClusterConfigError(words)
@@ -357,12 +357,6 @@ def checked_keras(keras: Any, fn: Any, force: bool = False) -> int | None:
     elif not force and (keras == 3 or not keras_2_chosen()) and (refused := why_not_keras_3()):
         raise ClusterConfigError(refused[0], remedy=refused[1])
     return keras
-
-
-def _has_estimator() -> bool:
-    from dtk.compat import estimators  # which a run without an Estimator does without
-
-    return estimators.is_native()
 
 
 def uses_estimator(fn: Any) -> bool:

@@ -76,16 +76,9 @@ class ParentProcess:
                 env={**MALLOC, **os.environ, "DTK_SCRATCH": str(self.log.parent)},
                 start_new_session=True,  # an interrupt of the kernel's process group is not for the parent
             )
+        self._in, self._out = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._out, selectors.EVENT_READ)
-
-    @property
-    def _in(self) -> BinaryIO:
-        return cast(BinaryIO, self._process.stdin)
-
-    @property
-    def _out(self) -> BinaryIO:
-        return cast(BinaryIO, self._process.stdout)
 
     @property
     def pid(self) -> int:

@@ -420,7 +420,7 @@ def enough(machines: int, processes: int) -> None:
 # ---- a run's directory here and there
 
 
-_SENT = ("function.pkl", "sources.json", "evaluator.pkl", "faults.json")
+_SENT = ("function.pkl", "sources.json", "job.json", "evaluator.pkl", "faults.json")
 
 
 def files_to_send(run: Path) -> dict[str, str]:

@@ -262,7 +262,7 @@ def check_replicas_agree(ours: Evidence) -> None:
             reason="replicas",
             remedy=_(MISTAKES["learning rate"].remedy) if rates_alone(found.names) else _remedy(ours),
         )
-    first, *others = [corner.weights("final") for corner in ours.run.folder.each]
+    first, *others = [corner.weights for corner in ours.run.folder.each]
     for worker, its in enumerate(others, start=1):
         if first is None or its is None:
             continue  # nothing recorded them

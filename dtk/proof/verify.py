@@ -31,7 +31,7 @@ from dtk.proof.evidence import RECORDER, Evidence, check_arguments, check_replic
 from dtk.proof.following import Following, can_be_followed, check_every_step
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Proof
-from dtk.records.events import NoLoss, Optimizer, Updates, of_kind
+from dtk.records.events import Loop, Optimizer, Updates, of_kind
 from dtk.worker.recorded import RecordedStates
 
 if TYPE_CHECKING:
@@ -144,12 +144,12 @@ def updates_line(ours: Evidence) -> str:
     `numbers` of the error: "made" and "recorded" updates; "worker" where it made others than worker 0; none where
     nothing tells.
     """
-    for blind in of_kind(ours.run.folder.worker(0).events, NoLoss)[:1]:
+    for blind in [each.blind for each in of_kind(ours.run.folder.worker(0).events, Loop) if each.blind][:1]:
         what = N_(
             "train_step of {model} took no gradient by tf.GradientTape.gradient in the {run}, so its loss is not known"
         )
         remedy = _("record such training by dtk.record_step")
-        raise VerificationError(_(what, model=blind.model, run=ours.name), reason="records", remedy=remedy)
+        raise VerificationError(_(what, model=blind, run=ours.name), reason="records", remedy=remedy)
     said = [of_kind(corner.events, Updates)[-1:] for corner in ours.run.folder.each]
     _check_all_recorded(ours, said)
     return _line(ours, said[0][0])

@@ -3,7 +3,7 @@
 A run's directory (mode 0700):
 
     function.pkl  sources.json     what the workers are to do
-    job.json             how it was asked for: workers, seed and the rest, for `Run.again`
+    job.json             how it was asked for: workers, seed and the rest, for the workers and for `Run.again`
     versions.json        of Python, TensorFlow and Keras
     evaluator.pkl  faults.json   what the evaluator is to do, and what goes wrong (`dtk.faults`), where asked for
     proof.json           what `dtk.verify` found last
@@ -18,9 +18,9 @@ A run's directory (mode 0700):
         marks.jsonl      one line a wait for data or an all-reduce: [kind, begin, end, bytes]
         events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}; `events` has the kinds
         variables.jsonl  units.jsonl  states.bin    the state of each step (`dtk.worker.states`)
-        losses.jsonl     where a step has several losses: [replica, step, values], names in an event "losses"
-        weights-initial.npz  weights-final.npz    of the first model that was recorded, before the first step and
-                             at the end; weights-initial-1.npz, weights-final-1.npz of the second, and so on
+        losses.jsonl     where a step has several losses: [replica, step, {name: share}]
+        weights-final.npz    of the first model that was recorded, at the end; weights-final-1.npz of the second, and
+                             so on
         result.pkl  error.json   what the function returned; {"type", "message", "traceback"} where it raised
         follow.jsonl     of a follower: a line for each step that it made again (`dtk.worker.follow`)
         stacks.txt       Python stacks, written when dtk asks for them (a stall, a time-out)
@@ -47,7 +47,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk.records.events import Event, Losses, Tail, of_kind, parse, write
+from dtk.records.events import Event, Tail, parse, write
 from dtk.records.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
 
 if TYPE_CHECKING:
@@ -132,19 +132,8 @@ class WorkerFolder:
         return [parse(line) for line in Tail(self.path / "events.jsonl").lines()]
 
     def lines(self, name: str) -> list[Any]:
-        """The objects of one of its files of lines: "marks", "units", "variables", "follow"; [] where there is none."""
+        """The objects of one of its files of lines: "marks", "losses", "units", "variables", "follow"; or []."""
         return [json.loads(line) for line in Tail(self.path / f"{name}.jsonl").lines()]
-
-    @property
-    def losses(self) -> list[tuple[int, int, dict[str, float]]]:
-        """(replica, step, shares by name) of the steps that have several losses."""
-        lines = self.lines("losses")
-        named = of_kind(self.events, Losses) if lines else []
-        found = []
-        for replica, step, values in lines:
-            names = [event.names for event in named if event.since <= step][-1]
-            found.append((replica, step, dict(zip(names, values, strict=False))))
-        return found
 
     @property
     def error(self) -> dict[str, Any] | None:
@@ -167,11 +156,15 @@ class WorkerFolder:
     def save_result(self, pickled: bytes) -> None:
         write_whole(self.path / "result.pkl", pickled)
 
-    def weights(self, which: str) -> Weights | None:
-        """Weights at "initial" (before the first step) or "final", of all models; None where nothing recorded them."""
+    @property
+    def weights(self) -> Weights | None:
+        """What all recorded models hold at the end; None where nothing recorded them."""
         import numpy as np
 
-        found, files = Weights([], []), self._weights_files(which)
+        name = re.compile(r"weights-final(?:-(\d+))?\.npz")
+        parts = [(name.fullmatch(file.name), file) for file in self.path.glob("weights-*")]
+        files = [file for _, file in sorted((int(match[1] or 0), file) for match, file in parts if match)]
+        found = Weights([], [])
         for file in files:
             with np.load(file, allow_pickle=False) as archive:
                 names = [str(name) for name in archive["names"]]
@@ -179,33 +172,16 @@ class WorkerFolder:
                 found.arrays.extend(archive[f"{i:05d}"] for i in range(len(names)))
         return found if files else None
 
-    def save_weights(self, which: str, names: Sequence[str], arrays: Sequence[Any], part: int = 0) -> None:
+    def save_weights(self, names: Sequence[str], arrays: Sequence[Any], part: int = 0) -> None:
         """Writes the weights of one model, the part-th of the run; bfloat16, which NumPy's format lacks, as float32."""
         import numpy as np
 
         plain = [a if a.dtype.kind in "biufc" else a.astype(np.float32) for a in map(np.asarray, arrays)]
         named: dict[str, Any] = {f"{i:05d}": a for i, a in enumerate(plain)}
-        target = self._weights_file(which, part)
+        target = self.path / f"weights-final{f'-{part}' if part else ''}.npz"
         unfinished = target.with_suffix(".part.npz")
         np.savez(unfinished, names=np.array(list(names), dtype=np.str_), **named)
         os.replace(unfinished, target)
-
-    def has_weights(self, which: str, part: int = 0) -> bool:
-        return self._weights_file(which, part).exists()
-
-    def take_weights(self, which: str, other: WorkerFolder) -> None:
-        """Puts the other's weights of this name, where there are any, in the place of its own."""
-        for file in other._weights_files(which):
-            write_whole(self.path / file.name, file.read_bytes())
-
-    def _weights_file(self, which: str, part: int) -> Path:
-        return self.path / f"weights-{which}{f'-{part}' if part else ''}.npz"
-
-    def _weights_files(self, which: str) -> list[Path]:
-        """Each model's file, by its number; a model without any is left out."""
-        name = re.compile(rf"weights-{which}(?:-(\d+))?\.npz")
-        found = [(name.fullmatch(file.name), file) for file in self.path.glob("weights-*")]
-        return [file for _, file in sorted((int(match[1] or 0), file) for match, file in found if match)]
 
 
 class Journal:
@@ -230,8 +206,8 @@ class Journal:
         """Appends rows; their `worker` is this folder's and is not written again."""
         _append(self._files["records"], "".join(json.dumps(record[1:]) + "\n" for record in records))
 
-    def losses(self, rows: Iterable[tuple[int, int, list[float]]]) -> None:
-        """Appends (replica, step, each loss's share) where a step has several; an event "losses" has their names."""
+    def losses(self, rows: Iterable[tuple[int, int, dict[str, float]]]) -> None:
+        """Appends (replica, step, each loss's share by its name) where a step has several."""
         if "losses" not in self._files:
             self._files["losses"] = self._open("losses")
         _append(self._files["losses"], "".join(json.dumps(row) + "\n" for row in rows))
@@ -319,7 +295,7 @@ class RunFolder:
     def own_records(self) -> pandas.DataFrame:
         """All rows of the last start of the cluster; a column "loss.NAME" each where steps have several losses."""
         tables = [rows(worker.worker, Tail(worker.path / "records.jsonl").read()) for worker in self.each]
-        return joined([named(table, worker.losses) for table, worker in zip(tables, self.each, strict=True)])
+        return joined([named(table, worker.lines("losses")) for table, worker in zip(tables, self.each, strict=True)])
 
     @property
     def evaluations(self) -> pandas.DataFrame:

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, TypeVar
 
 __all__ = [
     "KINDS",
-    "Alone",
     "Augments",
     "Counted",
     "Evaluating",
@@ -28,16 +27,9 @@ __all__ = [
     "Imported",
     "Kind",
     "Loop",
-    "Losses",
-    "Met",
-    "NoLoss",
     "Optimizer",
     "Outcome",
     "Ring",
-    "RingReceived",
-    "RingSent",
-    "RingSplit",
-    "RingUsed",
     "Running",
     "Scope",
     "Starting",
@@ -108,11 +100,6 @@ class Running(Event, state="running"):
 
 
 @dataclass(frozen=True)
-class Met(Event, state="met"):
-    """The first step is over, and the worker waits for the others' (mode "apart")."""
-
-
-@dataclass(frozen=True)
 class Finished(Event, state="finished"):
     """The function returned, and what it returned is saved."""
 
@@ -144,14 +131,6 @@ class Counted(Event, state="counted"):
     offset: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Losses(Event, state="losses"):
-    """From step `since` on, each step has several losses, of these names; losses.jsonl has their shares."""
-
-    names: list[str]
-    since: int
-
-
 @dataclass(frozen=True)
 class Scope:
     """Where a model was made. strategy: its class; None for TensorFlow's default; RING. replicas: in sync there."""
@@ -169,24 +148,19 @@ class Loop(Event, state="loop"):
 
     kind: "fit" (the Recorder), "loop" (record_step) or "estimator" (its hook). shapes: of one example's part in each
     component of a batch, None for a length that may differ. scope: where the model was made. norms: of each batch
-    norm, whether it takes the whole batch. The last three have their defaults where they are not known.
+    norm, whether it takes the whole batch. These three have their defaults where they are not known. blind: the model's
+    name, where the loss of its train_step can't be seen.
     """
 
     kind: str
     shapes: list[list[int | None]] = field(default_factory=list)
     scope: Scope | None = None
     norms: list[bool] = field(default_factory=list)
+    blind: str = ""
 
     def __post_init__(self) -> None:
         if self.scope is not None and not isinstance(self.scope, Scope):  # as it stands in a line
             object.__setattr__(self, "scope", Scope(**self.scope))
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoLoss(Event, state="no loss"):
-    """A train_step whose loss can't be seen. model: its name."""
-
-    model: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +177,8 @@ class Traced(Event, state="traced"):
 
     optimizer: its name. draws: operations that draw at random. clips: clipping of a replica's own gradients before they
     are added up. sparse: the variables whose gradient comes as rows, which Keras 3 lays side by side where several
-    replicas have the same one. rate: the learning rate, None where it could not be read. settings: all others.
+    replicas have the same one. rate: the learning rate, None where it could not be read. settings: all others. alone:
+    whether the function of a cluster trains without any strategy, so that each worker trains alone.
     """
 
     optimizer: str
@@ -212,6 +187,7 @@ class Traced(Event, state="traced"):
     sparse: list[str] | None = None
     rate: float | None = None
     settings: dict[str, Any] | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,11 +201,6 @@ class Augments(Event, state="augments"):
     draws: list[str] = field(default_factory=list)
     python: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Alone(Event, state="alone"):
-    """The function of a cluster trains without any strategy, so that each worker trains alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,43 +263,19 @@ class Evaluation(Event, state="evaluation"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ring(Event):
-    """Something in the ring. round, step: the numbers of the all-reduce and of the exchange in it, from 1."""
+class Ring(Event, state="ring"):
+    """Something in the ring. round, step: the numbers of the all-reduce and of the exchange in it, from 1.
 
-    round: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RingSplit(Ring, state="ring split"):
-    """A gradient was cut into chunks; a round begins."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RingSent(Ring, state="ring sent"):
-    """A chunk leaves for the next worker."""
-
-    step: int
-    chunk: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RingReceived(Ring, state="ring received"):
-    """The previous worker's chunk came."""
-
-    step: int
-    chunk: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RingUsed(Ring, state="ring used"):
-    """What this worker's chunk held after one had come for it at `step`.
-
-    parts: the workers whose gradient is in its sum, with repetitions; None for anything else.
+    what: "split" (a gradient was cut into chunks; a round begins), "sent" (a chunk leaves for the next worker),
+    "received" (the previous worker's came), or "used". parts: of "used", what this worker's chunk held after one had
+    come for it at `step`: the workers whose gradient is in its sum, with repetitions; None for anything else.
     """
 
-    step: int
-    chunk: int
-    parts: list[int] | None
+    what: str
+    round: int
+    step: int = 0
+    chunk: int = 0
+    parts: list[int] | None = None
 
 
 # ---- a file that grows by lines

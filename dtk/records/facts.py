@@ -1,7 +1,7 @@
 """What a run's workers wrote down about their training beside its numbers; None where it was not.
 
 The events (`events`) are `Loop` (who trains, in which scope, with which batch norm), `Traced` (what the graph of an
-update holds), `Alone` (the function makes no strategy) and `Augments` (a map of a dataset that draws at random). A
+update holds, and whether the function makes no strategy) and `Augments` (a map of a dataset that draws at random). A
 missing event means unknown, and nothing is concluded from it.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtk.language import _
-from dtk.records.events import RING, Alone, Augments, Kind, Loop, Scope, Traced, of_kind
+from dtk.records.events import RING, Augments, Kind, Loop, Scope, Traced, of_kind
 from dtk.records.tables import RunLike
 
 __all__ = [
@@ -123,7 +123,8 @@ def scope_of(run: RunLike) -> Scope | None:
     """The scope that the model was made in, as worker 0 saw it."""
     known = [event.scope for event in events(run, Loop) if event.scope is not None]
     # Where the function makes no strategy at all, there is no such event.
-    return known[0] if known else Scope(None, 1) if events(run, Alone) else None
+    alone = any(event.alone for event in events(run, Traced))
+    return known[0] if known else Scope(None, 1) if alone else None
 
 
 def rates_alone(names: Iterable[str]) -> bool:

@@ -157,11 +157,8 @@ def refuse_on_colab(function: str, workers: int, force: bool) -> None:
         raise ClusterConfigError(_(words, function=function))
 
 
-def measured_job(payload: Any, workers: int, threads: int, **communication: Any) -> launch.Job:
-    """A run on a cluster, of which only times are wanted.
-
-    threads: 0 for TensorFlow's default. communication: bytes_per_pack and implementation, of the strategy.
-    """
+def measured_job(payload: Any, workers: int, threads: int) -> launch.Job:
+    """A run on a cluster, of which only times are wanted. threads: 0 for TensorFlow's default."""
     return launch.Job(
         states=False,
         payload=payload,
@@ -175,7 +172,6 @@ def measured_job(payload: Any, workers: int, threads: int, **communication: Any)
         timeout=None,
         stall_timeout=60.0,
         env=dict.fromkeys(launch.THREADS, str(threads) if threads else None),
-        communication=communication,
     )
 
 
@@ -328,9 +324,8 @@ def benchmark_allreduce(
 
 
 def _benchmark_job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, threads: int) -> launch.Job:
-    payload = request.pack(time_reductions, (), {"sizes": sizes, "repeats": repeats})
-    settings = {} if implementation == "AUTO" else {"implementation": implementation}
-    job = measured_job(payload, count, threads, **settings)
+    asked = {"sizes": sizes, "repeats": repeats, "implementation": implementation}
+    job = measured_job(request.pack(time_reductions, (), asked), count, threads)
     return replace(job, env={**job.env, "DTK_MARKS": "0"})  # marks of each all-reduce would be in what is measured
 
 
@@ -341,11 +336,16 @@ _CHAINED_BYTES = 1 << 24  # small arrays are reduced several times in a row, so 
 _MOST_CHAINED = 20
 
 
-def time_reductions(sizes: Sequence[int], repeats: int, strategy: Any) -> list[list[float]]:
+def time_reductions(sizes: Sequence[int], repeats: int, implementation: str) -> list[list[float]]:
     """For each size (bytes, of float32) the seconds of `repeats` all-reduces, sizes in turn; begun together.
 
     Each begins when the one before has ended on every worker: an all-reduce ends nowhere before all have begun it.
     """
+    from tensorflow import distribute
+
+    named = distribute.experimental.CommunicationImplementation[implementation]
+    options = distribute.experimental.CommunicationOptions(implementation=named)
+    strategy = distribute.MultiWorkerMirroredStrategy(communication_options=options)
     steps = [_reduction(strategy, max(1, size // 4)) for size in sizes]
     for call, __ in steps:
         for __ in range(_WARM_UPS):

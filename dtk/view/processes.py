@@ -90,10 +90,12 @@ def _read(run: Recorded) -> _Step:
     steps = sorted(set(table.step))
     step = int(sent.step.min()) if len(sent) else int(steps[min(1, len(steps) - 1)])
     given = sent[(sent.step == step) & (sent.worker == 0)].bytes
-    found = run.folder.worker(0).weights("final") or run.folder.worker(0).weights("initial")
+    found = run.folder.worker(0).weights
     pairs = [] if found is None else zip(found.names, found.arrays, strict=True)
-    arrays = [a for name, a in pairs if a.dtype.kind == "f" and not any(word in name for word in MOVING)]
-    return _Step(step, table[table.step == step], len(given), int(given.sum()), sum(a.size for a in arrays))
+    sizes = [a.size for name, a in pairs if a.dtype.kind == "f" and not any(word in name for word in MOVING)]
+    if found is None:  # it has not come to its end
+        sizes = [math.prod(each["shape"]) for each in run.folder.worker(0).lines("variables") if each["trainable"]]
+    return _Step(step, table[table.step == step], len(given), int(given.sum()), sum(sizes))
 
 
 def _places(count: int) -> dict[int, tuple[float, float]]:

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from dtk.language import N_, _
 from dtk.records import RunFolder
-from dtk.records.events import Finished, Ring, RingReceived, RingSent, RingSplit, RingUsed, of_kind
+from dtk.records.events import Finished, Ring, of_kind
 from dtk.records.tables import Recorded
 from dtk.view.canvas import axes, blank, headline, ink, legend_below, only_text
 from dtk.view.palette import worker_color, worker_name
@@ -58,19 +58,19 @@ class Story:
 
 
 # What the workers wrote of one all-reduce: the events of each kind by worker and step, a split's step being 0.
-_Seen = dict[type[Ring], dict[tuple[int, int], Any]]
+_Seen = dict[str, dict[tuple[int, int], Any]]
 
 
 def story(folder: RunFolder) -> Story | None:
     """Reconstruct the run's first all-reduce from its messages; None where no worker wrote of one."""
-    seen: _Seen = {kind: {} for kind in (RingSplit, RingSent, RingReceived, RingUsed)}
+    seen: _Seen = {what: {} for what in ("split", "sent", "received", "used")}
     finished = 0
     for corner in folder.each:
         events = corner.events
         finished += bool(of_kind(events, Finished))
         for event in of_kind(events, Ring):
             if event.round == 1:
-                seen[type(event)][corner.worker, getattr(event, "step", 0)] = event
+                seen[event.what][corner.worker, event.step] = event
     steps = max((step for found in seen.values() for _, step in found), default=None)
     if steps is None:
         return None
@@ -87,8 +87,8 @@ def _messages(seen: _Seen, workers: int, steps: int) -> list[RingMessage]:
     messages = []
     for step in range(1, steps + 1):
         for sender in range(workers):
-            received = seen[RingReceived].get(((sender + 1) % workers, step))
-            message = seen[RingSent].get((sender, step)) or received
+            received = seen["received"].get(((sender + 1) % workers, step))
+            message = seen["sent"].get((sender, step)) or received
             if message is not None:
                 messages.append(RingMessage(step, sender, message.chunk, received is not None))
     return messages
@@ -96,11 +96,11 @@ def _messages(seen: _Seen, workers: int, steps: int) -> list[RingMessage]:
 
 def _holdings(seen: _Seen, worker: int, workers: int, steps: int) -> list[list[Parts] | None]:
     """A worker's chunks after each step; None from the first step on whose message it did not get."""
-    known = (worker, 0) in seen[RingSplit]
+    known = (worker, 0) in seen["split"]
     chunks: list[Parts] = [(worker,)] * workers
     held: list[list[Parts] | None] = [list(chunks) if known else None]
     for step in range(1, steps + 1):
-        received, used = (seen[kind].get((worker, step)) for kind in (RingReceived, RingUsed))
+        received, used = (seen[what].get((worker, step)) for what in ("received", "used"))
         known = known and received is not None
         if received is not None:
             chunks[received.chunk] = None if used is None or used.parts is None else tuple(used.parts)

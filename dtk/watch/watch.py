@@ -140,8 +140,8 @@ class Watch:
             heard.imported, heard.open = heard.state == "running", event.open
         elif isinstance(event, events.Training):
             heard.planned = event.steps
-        elif isinstance(event, events.Alone):
-            heard.alone = True
+        elif isinstance(event, events.Traced):
+            heard.alone |= event.alone
 
     @property
     def finished(self) -> bool:

@@ -83,9 +83,7 @@ class Follower:
         self._repeated = 0
         self._spreads: dict[int, list[float]] = {}
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
-        self._beside: dict[
-            int, tuple[Any, list[Any]]
-        ] = {}  # a function, and the data that it reads beside its arguments
+        self._beside: dict[int, tuple[Any, list[Any]]] = {}  # a function, and the data that it reads by itself
         self._belongs: dict[int, int | None] = {}  # an optimizer's variable -> its weight, by number
         self._taken: State = {}  # what was taken over after the unit before
         self._file = os.open(place.folder.path / "follow.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -18,7 +18,7 @@ from dtk.compat.per_replica import scope_of
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.records.events import Loop, NoLoss, Optimizer, Outcome, Traced, Training
+from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
 from dtk.worker.progress import (
     Known,
@@ -71,9 +71,8 @@ class Recorder(_Hook):
     as only start and end of the n are known, the times between are spread evenly.
 
     Steps and epochs count from 1, and on through several `fit` calls; with `initial_epoch`, or resumed by
-    BackupAndRestore, epochs are Keras's own. Of each model it saves the weights before its first step, at the beginning
-    and end of each further `fit`, and at the end of the function, in the order of `model.weights`. With several
-    replicas in one process it checks that their copies are identical.
+    BackupAndRestore, epochs are Keras's own. Of each model it saves the weights at the end of each `fit` and of the
+    function, in the order of `model.weights`.
 
     In an evaluator, `model.evaluate(..., callbacks=[dtk.Recorder()])` records each evaluation: its times, its
     metrics, and as its step what the model's optimizer has counted (unknown where that is 0: a checkpoint of
@@ -116,13 +115,13 @@ class Recorder(_Hook):
         state = progress(place)
         known = state.known(model, lambda: tap.weights_so_far(model))
         self._first_epoch, self._before, self._began = True, state.steps, place.now()
-        self._fit = state, known, tap.attach(model, owner=self, on_built=lambda: state.save_initial(known))
+        self._fit = state, known, tap.attach(model, owner=self)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         fit = self._mine()
         if fit is None:
             return
-        state, known, _tap = fit
+        state = fit[0]
         if self._first_epoch:
             self._first_epoch = False
             # A further fit that starts from epoch 0 again continues the count; a resumed one has its own.
@@ -131,8 +130,6 @@ class Recorder(_Hook):
             steps, epochs = (None if each is None else int(each) for each in map(self.params.get, ("steps", "epochs")))
             epochs = None if epochs is None else epochs - epoch
             state.place.journal.event(Training(state.place.now(), steps=steps, epochs=epochs))
-            if self.model.built:  # a model without input shape has no weights before its first step
-                state.save_initial(known)
         state.epoch = epoch + 1 + self._offset
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -155,7 +152,7 @@ class Recorder(_Hook):
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
             keep_beside(state.place)
-            save_weights(state.place, "final", known.weights(), known.part)
+            save_weights(state.place, known.weights(), known.part)
             known.lost += its.lost
             if state.steps == self._before and not self._first_epoch:
                 print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))
@@ -195,9 +192,8 @@ class Recorder(_Hook):
         if not known.announced:
             known.announced = True
             shapes, scope = element_shapes(its.batch), scope_of(self.model.weights)
-            place.journal.event(Loop(ended, kind="fit", shapes=shapes, scope=scope, norms=tap.norms_of(self.model)))
-            if its.blind:
-                place.journal.event(NoLoss(ended, model=self.model.name))
+            norms, blind = tap.norms_of(self.model), self.model.name if its.blind else ""
+            place.journal.event(Loop(ended, kind="fit", shapes=shapes, scope=scope, norms=norms, blind=blind))
         several = its.names if len(its.names) > 1 else []
         length = (ended - self._began) / count
         for k in range(count):
@@ -217,7 +213,7 @@ class EstimatorRecorder(_Hook):
     For each step and replica it records the replica's share of the global loss, as Estimator reports it (under a
     strategy a v1 optimizer takes the mean over the replicas, so a share is the `loss` of the replica's EstimatorSpec
     divided by their number), the number of examples, their fingerprint, and start and end of the step. It saves the
-    variables before the first step and at the end. Estimator knows no epochs: epoch is 1 throughout.
+    variables at the end. Estimator knows no epochs: epoch is 1 throughout.
 
     In a function that `dtk.run` or `dtk.baseline` starts, a training without this hook gets one: the results that
     train_and_evaluate does not return come from it. Elsewhere it records nothing and prints that once.
@@ -273,8 +269,6 @@ class EstimatorRecorder(_Hook):
             state.begins(step)
         self._before = self._before or (step, state.steps)
         states.enter_graph(self._variables, session)
-        if not self._place.folder.has_weights("initial"):
-            self._save(self._place, "initial")
         self._began = self._place.now()
 
     def before_run(self, context: Any) -> Any:
@@ -304,20 +298,20 @@ class EstimatorRecorder(_Hook):
         if self._place is None:
             return
         states.enter_graph(self._variables, None)
-        names = self._save(self._place, "final")
+        names = self._save(self._place)
         self.global_step = int(session.run(self._global_step))
         if self._before is not None:
             state, (step, steps) = progress(self._place), self._before
             made, recorded = self.global_step - step, state.steps - steps
             state.estimated.append(Optimizer(name=NAME, variables=names[:1], made=made, recorded=recorded))
 
-    def _save(self, place: Here, which: str) -> list[str]:
+    def _save(self, place: Here) -> list[str]:
         """Saves the variables but for the global step; returns their names."""
         held = {
             each.name: values[0] for each, values in zip(self._variables, states.read(self._variables), strict=True)
         }
         del held[self._global_step.op.name]
-        place.folder.save_weights(which, list(held), list(held.values()))
+        place.folder.save_weights(list(held), list(held.values()))
         return list(held)
 
 
@@ -331,18 +325,17 @@ def listen_to_estimators() -> None:
 class _Listener:
     def __init__(self, place: Here):
         self.place = place
-        self.recorder: Any = None
 
     def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
         found = [hook for hook in given if isinstance(hook, EstimatorRecorder)]
-        self.recorder = EstimatorRecorder.recording = found[0] if found else EstimatorRecorder()
-        self.recorder.model_dir = estimator.model_dir
+        recorder = EstimatorRecorder.recording = found[0] if found else EstimatorRecorder()
+        recorder.model_dir = estimator.model_dir
         # The last in the list: what it measures leaves out what other hooks do after a step.
-        return [*(hook for hook in given if hook not in found), self.recorder]
+        return [*(hook for hook in given if hook not in found), recorder]
 
     def trained(self, estimator: Any, loss: Any) -> None:
         loss = None if loss is None else float(loss)
-        self.place.journal.event(Outcome(self.place.now(), loss=loss, step=self.recorder.global_step))
+        self.place.journal.event(Outcome(self.place.now(), loss=loss, step=EstimatorRecorder.recording.global_step))
         if self.place.worker == 0:
             self._save_last_checkpoint(estimator.model_dir)
 
@@ -383,13 +376,13 @@ class _Listener:
 
     def _save_last_checkpoint(self, model_dir: str) -> None:
         """The chief's final weights as the last checkpoint has them: that is what a user of the model will get."""
-        final, latest = self.place.folder.weights("final"), tf.train.latest_checkpoint(model_dir)
+        final, latest = self.place.folder.weights, tf.train.latest_checkpoint(model_dir)
         if final is None or latest is None:
             return
         reader = tf.train.load_checkpoint(latest)
         stored = [name for name in final.names if reader.has_tensor(name)]
         if len(stored) == len(final.names):
-            self.place.folder.save_weights("final", stored, [reader.get_tensor(name) for name in stored])
+            self.place.folder.save_weights(stored, [reader.get_tensor(name) for name in stored])
 
 
 def _aside(place: Here) -> Path:

@@ -14,7 +14,7 @@ import numpy as np
 from dtk.compat import updates
 from dtk.compat.fingerprint import element_shapes, row
 from dtk.compat.libraries import tf
-from dtk.compat.per_replica import has_value, key_of, local_values, scope_of
+from dtk.compat.per_replica import key_of, local_values, scope_of
 from dtk.compat.tap import norms_of
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
@@ -29,7 +29,6 @@ __all__ = ["record_step"]
 Trained = tuple[Any, Callable[[], list[Any]]]
 
 _loop: _Loop | None = None
-_said = False
 
 
 def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None, step: Any = None) -> None:
@@ -48,9 +47,7 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
             losses per step: a dictionary, {"d_loss": ..., "g_loss": ...}; each is recorded, `loss` is their sum.
         batch: the distributed batch; examples are counted by the first dimension of its first component.
         model: all that the loop trains: a model (anything with `weights` or `variables`), a variable, or a list or
-            dictionary of these. `dtk.verify` compares what they hold when the function returns; and before the first
-            step, where record_step is called inside the `tf.function` with the model built by then, or where Keras
-            optimizers train all of it from the first step on.
+            dictionary of these. `dtk.verify` compares what they hold when the function returns.
         epoch: a whole number or a scalar tensor; None: 1.
         step: likewise; None: counted from 1. With `optimizer.iterations`, which has counted this step, a step that is
             recorded twice or left out is noticed.
@@ -64,12 +61,10 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
 
 
 def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
-    global _loop, _said
+    global _loop
     place = here()
     if place is None:
-        if not _said:
-            say_unrecorded("dtk.record_step")
-        _said = True
+        say_unrecorded("dtk.record_step")
         return
     if _loop is None or _loop.place is not place:
         _loop = _Loop(place)
@@ -79,7 +74,8 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     weights = [weight for _, its in models for weight in its()]
     _loop.begin(parts[0], models, weights)
     rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
-    covered = _covered(weights)
+    handed = {key_of(weight) for weight in weights}
+    covered = [each for each in updates.counted() if handed.issuperset(each.variables)]  # they updated nothing else
     count = [tf.cast(-1 if number is None else number, tf.int64) for number in (epoch, step)]
     write = functools.partial(_loop.write, names, covered)
     if tf.executing_eagerly():
@@ -91,12 +87,6 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     with tf.control_dependencies([tf.identity(weight) for weight in weights[-1:]]):
         made = [each.outside() for each in covered]
         tf.numpy_function(write, [tf.stack(rows), *count, tf.stack(made) if made else tf.zeros(0, tf.int64)], [])
-
-
-def _covered(weights: list[Any]) -> list[updates.UpdateCounter]:
-    """The optimizers that have updated nothing but these weights so far."""
-    handed = {key_of(weight) for weight in weights}
-    return [each for each in updates.counted() if handed.issuperset(each.variables)]
 
 
 def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[list[Any]], list[Any]]:
@@ -169,16 +159,6 @@ class _Loop:
             if not self.announced:
                 self.place.journal.event(Training(now, steps=None, epochs=None))
             self.announced = True
-        if tf.executing_eagerly():  # the first step is over
-            held = {key: value for each in updates.counted() for key, value in each.initial.items()}
-            for model in self.progress.models[before:]:
-                if model.weights() and held.keys() >= {key_of(weight) for weight in model.weights()}:
-                    self.progress.save_initial(model, held)
-            return
-        with tf.init_scope():
-            for model in self.progress.models[before:]:
-                if model.weights() and all(map(has_value, model.weights())):
-                    self.progress.save_initial(model)
 
     def write(
         self, names: list[str], covered: list[updates.UpdateCounter], rows: Any, epoch: Any, step: Any, made: Any

@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 import psutil
 
@@ -39,7 +39,8 @@ _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 class WorkerSpec(TypedDict):
     """What starts a worker, of JSON's types: it travels in a line to the parent, and to an agent elsewhere.
 
-    `dtk.launch.launch.spec` makes it. `clock`: `time.monotonic()`, on the worker's machine, at the call of `dtk.run`.
+    `dtk.launch.launch.spec` makes it; what is the same for all workers, they read in the run's job.json. `clock`:
+    `time.monotonic()`, on the worker's machine, at the call of `dtk.run`.
     """
 
     dir: str  # the run's directory on its machine
@@ -50,12 +51,6 @@ class WorkerSpec(TypedDict):
     replicas: int
     mode: str  # "cluster", "mirrored" or "single"
     clock: float
-    seed: int | None
-    communication: dict[str, Any]  # of the strategy
-    without: list[str]  # what is switched off
-    record: bool  # whether every Keras fit gets a Recorder
-    follow: dict[str, Any]  # the run whose steps are followed; {} for none
-    states: bool  # whether each step's state is recorded
     alone: bool  # an evaluator with a function of its own
     env: dict[str, str]
     host: str  # its machine's name; "" for the kernel's

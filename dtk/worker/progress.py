@@ -1,8 +1,8 @@
 """How far this process's training has come, and what its model holds: shared by all that record.
 
 What was trained is compared with what was recorded: every optimizer's updates are counted and written down. Of the
-events, `Traced`, `Augments` and `Alone` say what the graph of a first step has, and `Updates`, at the function's end,
-what was made and recorded.
+events, `Traced` and `Augments` say what the graph of a first step has, and `Updates`, at the function's end, what was
+made and recorded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import N_, _
-from dtk.records import Record, WorkerFolder, events
+from dtk.records import Record, events
 
 if TYPE_CHECKING:
     from dtk.worker.injecting import Injector
@@ -49,15 +49,14 @@ class Known:
     """A model that is recorded.
 
     key: the object itself, or a tuple for a list of variables. part: its place among those that are recorded.
-    announced: whether the events say what kind of training it had. begun: whether its weights before the first step are
-    saved. lost: its steps that were trained and could not be recorded.
+    announced: whether the events say what kind of training it had. lost: its steps that were trained and could not be
+    recorded.
     """
 
     key: Any
     part: int
     weights: Callable[[], list[Any]]
     announced: bool = False
-    begun: bool = False
     lost: int = 0
 
 
@@ -66,9 +65,9 @@ class Progress:
     """One count of steps and epochs, whoever records them: several `fit`s, a loop after a `fit`.
 
     models: those that are recorded, in their order. estimated: what Estimators made, each as an entry of the event
-    "updates". losses: the names of a step's several losses. announced: whether the events say by now that this is an
-    Estimator's training. trainings: how many began; looping: whether a loop of one's own, with `dtk.record_step`, is
-    among them. in_ring: whether the function has called `dtk.ring`, by which it may add up gradients itself.
+    "updates". announced: whether the events say by now that this is an Estimator's training. trainings: how many began;
+    looping: whether a loop of one's own, with `dtk.record_step`, is among them. in_ring: whether the function has
+    called `dtk.ring`, by which it may add up gradients itself.
     """
 
     place: Here
@@ -76,7 +75,6 @@ class Progress:
     epoch: int = 0
     models: list[Known] = field(default_factory=list)
     estimated: list[events.Optimizer] = field(default_factory=list)
-    losses: list[str] = field(default_factory=list)
     announced: bool = False
     trainings: int = 0
     looping: bool = False
@@ -92,30 +90,16 @@ class Progress:
             self.models.append(self._ids[key])
         return self._ids[key]
 
-    def save_initial(self, model: Known, held: dict[str, Any] | None = None) -> None:
-        """Its weights as its first training begins.
-
-        held: what they were, by `key_of`, where they have changed by now.
-        """
-        folder = self.place.folder
-        # After a restart they are those of the first start.
-        if not model.begun and not folder.has_weights("initial", model.part):
-            save_weights(self.place, "initial", model.weights(), model.part, held)
-        model.begun = True
-
     def finish(self) -> None:
         """At the function's end: what every recorded model holds then."""
         for model in self.models:
-            save_weights(self.place, "final", model.weights(), model.part)
+            save_weights(self.place, model.weights(), model.part)
 
     def record(self, rows: Sequence[Any], names: list[str], span: tuple[float, float]) -> None:
         """Writes down the next step: for each local replica its examples, their fingerprint, and its losses' shares.
 
         names: of the losses, where there are several; what a row has beyond them adds nothing. span: begin and end (s).
         """
-        if names != self.losses:
-            self.losses = list(names)
-            self.place.journal.event(events.Losses(self.place.now(), names=self.losses, since=self.steps + 1))
         self.steps += 1
         first = self.place.worker * len(rows)  # a worker's replicas follow each other in the cluster's numbering
         step, (began, ended) = (self.steps, self.epoch), span
@@ -124,7 +108,7 @@ class Progress:
             for k, (examples, data, *losses) in enumerate(rows)
         )
         if names:
-            shares = [[float(loss) for loss in row[2 : 2 + len(names)]] for row in rows]
+            shares = [dict(zip(names, map(float, row[2:]), strict=False)) for row in rows]
             self.place.journal.losses((first + k, self.steps, each) for k, each in enumerate(shares))
 
     def before_step(self, count: int = 1, weights: Callable[[], list[Any]] | None = None) -> None:
@@ -155,25 +139,22 @@ class Progress:
         this training's own epochs; returned is that of its first beginning.
         """
         self.trainings += 1
-        before, first = self._first_beginning()
+        first = self._first_beginning()
         if first is not None and counted is not None and first.counted is not None:
             self.steps, offset = first.recorded + max(0, counted - first.counted), first.offset
-            if counted > first.counted and self.trainings == 1:  # the run began with the weights from then
-                self.place.folder.take_weights("initial", before)
         now, number = self.place.now(), self.trainings
         self.place.journal.event(
             events.Counted(now, training=number, counted=counted, recorded=self.steps, offset=offset)
         )
         return offset
 
-    def _first_beginning(self) -> tuple[WorkerFolder, events.Counted | None]:
-        """Where an earlier start of the cluster wrote down that this training first began, and what; None without."""
+    def _first_beginning(self) -> events.Counted | None:
+        """What an earlier start of the cluster wrote down when this training first began; None without."""
         for attempt in self.place.run.earlier:
-            corner = attempt.worker(self.place.worker)
-            for event in events.of_kind(corner.events, events.Counted):
+            for event in events.of_kind(attempt.worker(self.place.worker).events, events.Counted):
                 if event.training == self.trainings:
-                    return corner, event
-        return self.place.folder, None
+                    return event
+        return None
 
 
 _progress: Progress | None = None
@@ -187,8 +168,9 @@ def progress(place: Here) -> Progress:
     return _progress
 
 
+@functools.cache
 def say_unrecorded(who: str) -> None:
-    """Says that a recorder was used outside of a run."""
+    """Says, once, that a recorder was used outside of a run."""
     words = N_("{who}: this process was not started by dtk.run or dtk.baseline; nothing is recorded")
     print(_(words, who=who))
 
@@ -227,14 +209,11 @@ def _may_train_alone(place: Here) -> bool:
     return place.workers == 1 or place.mode != "cluster" or place.role != "worker" or progress(place).in_ring
 
 
-def save_weights(
-    place: Here, which: str, weights: list[Any], part: int = 0, held: dict[str, Any] | None = None
-) -> None:
-    """Writes "initial" or "final" weights, in the given order, to the worker's folder. held: values, by `key_of`."""
+def save_weights(place: Here, weights: list[Any], part: int) -> None:
+    """Writes weights as they are now, in the given order, to the worker's folder."""
     # Read on every worker: a variable that is synchronised when it is read needs all of them.
     names = [str(getattr(weight, "path", weight.name)) for weight in weights]
-    values = [weight.numpy() if held is None else held[key_of(weight)] for weight in weights]
-    place.folder.save_weights(which, names, values, part)
+    place.folder.save_weights(names, [weight.numpy() for weight in weights], part)
 
 
 # ---- every optimizer's updates: made, and recorded
@@ -252,9 +231,8 @@ def watch_updates(place: Here) -> None:
         return
 
     def traced(optimizer: updates.UpdateCounter, **facts: Any) -> None:
-        if not _may_train_alone(place) and not has_a_cluster():
-            place.journal.event(events.Alone(place.now()))
-        place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, **facts))
+        alone = not _may_train_alone(place) and not has_a_cluster()
+        place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, alone=alone, **facts))
 
     updates.watch_gradients()
     updates.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
@@ -281,12 +259,11 @@ def write_updates(place: Here) -> None:
         return
     state = progress(place)
     counted = list(state.estimated)
-    keys_of = {m.part: {key_of(weight) for weight in m.weights()} for m in state.models}
-    lost_of = {m.part: m.lost + tap.unread(m.key) for m in state.models}
+    lost_of = [({key_of(weight) for weight in m.weights()}, m.lost + tap.unread(m.key)) for m in state.models]
     for each in updates.counted():
         inside, outside = each.so_far()
         names = [name for name, _ in each.variables.values()]
-        lost = min(inside, sum(lost_of[k] for k, keys in keys_of.items() if keys & {*each.variables}))
+        lost = min(inside, sum(many for keys, many in lost_of if keys & {*each.variables}))
         counted.append(
             events.Optimizer(
                 name=each.name,
@@ -344,10 +321,7 @@ def meet(place: Here) -> None:
     Not for one whose function has returned, and for at most MEET_SECONDS: `dtk.scaling.summary.apart` counts only
     the steps during which all were at work.
     """
-    place.journal.event(events.Met(place.now()))
     deadline = time.monotonic() + MEET_SECONDS
     for peer in place.run.each:
-        while time.monotonic() < deadline:
-            if any(isinstance(event, (events.Met, events.Finished)) for event in peer.events):
-                break
+        while not (peer.records or events.of_kind(peer.events, events.Finished)) and time.monotonic() < deadline:
             time.sleep(0.002)  # another process's file: nothing to wait on that works on every system

@@ -77,7 +77,8 @@ class RecordedStates:
         lines = folder.worker(0).lines("units")
         units = [line for line in lines if "unit" in line and not line.get("end")]
         numbers = [self._numbers(folder, worker) for worker in range(folder.workers)]
-        places = [_places(folder, worker) for worker in range(1, folder.workers)]
+        others = [corner.lines("units") for corner in folder.each[1:]]
+        places = [{line["unit"]: line["values"] for line in its if "unit" in line} for its in others]
         before = 0
         if units and self.units:  # a later start: it goes on after the step that it has restored
             keep = [unit for unit in self.units if unit.step < units[0]["step"]]
@@ -191,11 +192,6 @@ class RecordedStates:
         except (OSError, ValueError, LookupError) as error:
             raise Damaged(unit.step) from error
         return found
-
-
-def _places(folder: RunFolder, worker: int) -> dict[int, list[list[Any]]]:
-    """Where a worker's values are, by the number of the unit."""
-    return {line["unit"]: line["values"] for line in folder.worker(worker).lines("units") if "unit" in line}
 
 
 def _dtype(name: str) -> Any:

@@ -26,7 +26,7 @@ from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError, DtkError, seconds
 from dtk.language import N_, _
 from dtk.records.events import Ring as RingEvent
-from dtk.records.events import RingReceived, RingSent, RingSplit, RingUsed, of_kind
+from dtk.records.events import of_kind
 from dtk.worker import wire
 from dtk.worker.progress import progress
 
@@ -124,7 +124,7 @@ class Ring:
         self._round, self._step, self._shape = self._round + 1, 0, whole.shape
         self._held = {number: (chunk.copy(), [self.worker]) for number, chunk in enumerate(chunks)}
         self._arrived = {}
-        self._write(RingSplit)
+        self._write("split")
         return chunks
 
     def exchange(self, number: int, values: Any) -> tuple[int, np.ndarray]:
@@ -149,7 +149,7 @@ class Ring:
         array, parts = self._held[number]
         about = {"round": self._round, "step": self._step, "chunk": int(number), "parts": parts}
         receiver, sender = self._neighbours.next, self._neighbours.previous
-        self._write(RingSent, step=self._step, chunk=int(number))
+        self._write("sent", step=self._step, chunk=int(number))
         return self._take(*self._trade(about, array, receiver, sender))
 
     def swap(self, receiver: int, values: Any, sender: int | None = None) -> np.ndarray:
@@ -232,7 +232,7 @@ class Ring:
             raise RingBroken(_(words, worker=sender, step=self._step, round=self._round, **theirs))
         number = int(about["chunk"])
         self._arrived[number] = _Arrival(self._step, values, about["parts"])
-        self._write(RingReceived, step=self._step, chunk=number)
+        self._write("received", step=self._step, chunk=number)
         return number, values.copy()
 
     def _settle(self, number: int, values: Any) -> None:
@@ -241,7 +241,7 @@ class Ring:
         came = self._arrived.pop(number, None)
         parts = _parts_of(now, *self._held[number], came)
         if came is not None:
-            self._write(RingUsed, step=came.step, chunk=number, parts=parts)
+            self._write("used", step=came.step, chunk=number, parts=parts)
         self._held[number] = (now, parts)
 
     def _suspect(self) -> int:
@@ -249,13 +249,13 @@ class Ring:
         worker = self.worker
         for _neighbour in range(self.workers - 1):
             worker = (worker - 1) % self.workers
-            said = self._place.run.worker(worker).events
-            if len(of_kind(said, RingSent)) == len(of_kind(said, RingReceived)):
+            said = [event.what for event in of_kind(self._place.run.worker(worker).events, RingEvent)]
+            if said.count("sent") == said.count("received"):
                 break
         return worker
 
-    def _write(self, kind: type[RingEvent], **facts: Any) -> None:
-        self._place.journal.event(kind(self._place.now(), round=self._round, **facts))
+    def _write(self, what: str, **facts: Any) -> None:
+        self._place.journal.event(RingEvent(self._place.now(), what=what, round=self._round, **facts))
 
 
 def _parts_of(now: np.ndarray, held: np.ndarray, parts: Parts, came: _Arrival | None) -> Parts:

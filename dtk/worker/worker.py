@@ -127,22 +127,23 @@ def _redirect(folder: Path) -> None:
 
 
 def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
-    _prepare_libraries(spec)
+    job = json.loads((here.run.path / "job.json").read_text())
+    _prepare_libraries(spec, job)
     if os.environ.get("DTK_MARKS") != "0":
         marks.listen(functools.partial(_mark, here))
     watch_updates(here)
-    if spec["follow"]:
+    if job["follow"]:
         from dtk.worker import follow  # which only followers need
 
-        follow.follow(here, spec["follow"])
-    elif spec["states"]:
+        follow.follow(here, job["follow"])
+    elif job["states"] and not spec["again"]:
         states.listen(here)
     wrapt.register_post_import_hook(lambda _module: _imported(here, spec["listen"]), "tensorflow")
     ship.unpack_sources(json.loads((here.run.path / "sources.json").read_text()))
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
     if ship.takes_strategy(fn):
-        strategy = strategy_of(here, spec["communication"], spec["alone"], followed=bool(spec["follow"]))
+        strategy = strategy_of(here, spec["alone"], followed=bool(job["follow"]))
         args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy)
     here.journal.event(events.Running(here.now()))
     result = None
@@ -173,11 +174,11 @@ def _imported(here: Here, host: str | None) -> None:
     here.journal.event(events.Imported(here.now(), open=host is not None and not narrow))
 
 
-def _prepare_libraries(spec: WorkerSpec) -> None:
+def _prepare_libraries(spec: WorkerSpec, job: dict[str, Any]) -> None:
     """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
     import random
 
-    seed, replicas, follows = spec["seed"], spec["replicas"], spec["follow"]
+    seed, replicas, follows = job["seed"], spec["replicas"], job["follow"]
 
     def of_tensorflow(tensorflow: Any) -> None:
         keras2.follow()
@@ -199,11 +200,11 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
     strategies.leave_datasets_untuned()
     training = "tensorflow_estimator.python.estimator.training"
     wrapt.register_post_import_hook(lambda module: listen_to_estimators(), training)
-    if spec["without"]:
+    if job["without"]:
         from dtk.compat import without  # which only some followers need
 
-        without.apply(spec["without"])
-    if spec["record"]:
+        without.apply(job["without"])
+    if job["record"]:
         saves.in_each_fit(Recorder)
     # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
     if spec["role"] == "evaluator" or (spec["mode"] != "cluster" and "TF_CONFIG" in os.environ):
@@ -215,25 +216,15 @@ def _prepare_libraries(spec: WorkerSpec) -> None:
         strategies.several(replicas, follows=bool(follows))
 
 
-def strategy_of(here: Here, communication: dict[str, Any], alone: bool = False, followed: bool = False) -> Any:
+def strategy_of(here: Here, alone: bool = False, followed: bool = False) -> Any:
     """What the parameter `strategy` is filled with. alone: without the other workers, though here.mode has them."""
     if here.mode == "cluster" and not alone:
-        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=_options(communication))
+        return tf.distribute.MultiWorkerMirroredStrategy()
     if here.mode == "mirrored":
         # A follower adds without collectives, which fail where variables are made in a step: docs/explanation/facts.md
         sums = tf.distribute.ReductionToOneDevice() if followed else None
         return tf.distribute.MirroredStrategy(of_replicas(here.replicas), cross_device_ops=sums)
     return tf.distribute.get_strategy()
-
-
-def _options(asked: dict[str, Any]) -> Any:
-    """The strategy's communication options; None, its default, where nothing is asked for."""
-    from tensorflow import distribute
-
-    if "implementation" in asked:
-        named = distribute.experimental.CommunicationImplementation[asked["implementation"]]
-        asked = {**asked, "implementation": named}
-    return distribute.experimental.CommunicationOptions(**asked) if asked else None
 
 
 def _record_failure(here: Here, error: BaseException) -> int:
