@@ -31,7 +31,6 @@ _EVERY = 0.5  # seconds between two drawings
 _MOST_POINTS = 200  # of the loss
 _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
 _ENDS = N_("finished"), N_("failed"), N_("stopped")
-_STATES = N_("starting"), N_("running"), N_("training"), *_ENDS
 _PIECE = 1 << 15  # bytes that one look reads from a log; a worker that writes more is skipped ahead
 
 # Of the picture of the loss, in px.
@@ -69,7 +68,7 @@ def _one_of(panes: list[Any], names: list[str]) -> Any:
 
 
 def _line(state: Line | str) -> Line:
-    """A state in a word, one of _STATES, as a Line."""
+    """A state, where it is a word, as a Line."""
     return Line(_(state), what=state) if isinstance(state, str) else state
 
 
@@ -175,8 +174,7 @@ class Dashboard(Live):
     def _state(self, member: int) -> str:
         if member in self.ends:
             return self.ends[member]
-        progress, total = self.follower.members[member], self.follower.total
-        line, step = _line("failed") if progress.failed else self.states[member], progress.step
+        line, step, total = self.states[member], self.follower.reached[member], self.follower.total
         what = _what(line)
         if member == self.workers:
             # What the evaluator does; once it has ended, how, and its last evaluation.
