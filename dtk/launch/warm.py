@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from dtk import environment
 from dtk.compat.libraries import the_other_keras_2
@@ -76,16 +76,11 @@ class ParentProcess:
                 env={**MALLOC, **os.environ, "DTK_SCRATCH": str(self.log.parent)},
                 start_new_session=True,  # an interrupt of the kernel's process group is not for the parent
             )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._out, selectors.EVENT_READ)
-
-    @property
-    def _in(self) -> BinaryIO:
-        return cast(BinaryIO, self._process.stdin)
-
-    @property
-    def _out(self) -> BinaryIO:
-        return cast(BinaryIO, self._process.stdout)
 
     @property
     def pid(self) -> int:
