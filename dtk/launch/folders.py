@@ -44,7 +44,7 @@ def fresh(workers: int, has_evaluator: bool) -> RunFolder:
     runs = environment.scratch("runs")
     _make_room(runs)
     path = Path(tempfile.mkdtemp(prefix=_next_name(runs), dir=runs))
-    (path / _OWNER).write_text(_us())
+    (path / _OWNER).write_text(f"{os.getpid()} {start_of(os.getpid())}")
     folder = RunFolder(path, workers, has_evaluator)
     _held.add(folder)
     return folder
@@ -82,10 +82,6 @@ def _make_room(runs: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(descriptor)
-
-
-def _us() -> str:
-    return f"{os.getpid()} {start_of(os.getpid())}"
 
 
 def _is_free(path: Path) -> bool:

@@ -83,8 +83,7 @@ class Dashboard(Live):
     def __init__(self, reader: Reader, replicas: int, title: str, mode: str = "cluster"):
         self.reader, self.folder = reader, reader.folder
         self.title, self.mode, self.workers = title, mode, reader.folder.workers
-        self.follower = Follower(self.folder, replicas * self.workers)
-        reader.following = self.follower
+        self.follower = Follower(reader, replicas)
         self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in self.folder.members]
         self.states = [_line("starting")] * len(self.tails)
         self.ends: dict[int, str] = {}  # of a run that failed: who failed, who only in consequence

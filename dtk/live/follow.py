@@ -8,8 +8,9 @@ from collections import deque
 from datetime import timedelta
 
 from dtk.language import N_, _
-from dtk.records import COLUMNS, Record, RunFolder, events
+from dtk.records import COLUMNS, Record, events
 from dtk.records.events import Event
+from dtk.watch.reader import Reader
 from dtk.watch.waiting import clauses
 
 __all__ = ["Follower"]
@@ -20,21 +21,22 @@ _OPEN_STEPS = 4096  # steps that some replicas have recorded and others not; bey
 
 
 class Follower:
-    """Follows a run's records and events while they are written.
+    """Follows a run's records and events while they are written, as `reader` reads them.
 
     step: the last that every replica has recorded; reached: each member's last. loss: its global loss, NaN before the
     first. rate: examples/s of all workers together over the last 50 steps, NaN until there are two; the first step,
-    which includes tracing, counts for none. total: the steps that the announced training has, None where that is not
-    known.
-    steps, losses: each step's number, and its global loss as curves to be added up: one for each worker, or for each
-    replica where one worker has all; a single one for one replica and for more than 16. evaluator: what the evaluator
-    does, in words. evaluated: its last evaluation, "" before the first.
+    which includes tracing, counts for none. total: the steps that the announced training has, None where that is
+    not known. steps, losses: each step's number, and its global loss as curves to be added up: one for each worker,
+    or for each replica where one worker has all; a single one for one replica and for more than 16. evaluator: what
+    the evaluator does, in words. evaluated: its last evaluation, "" before the first.
     """
 
-    def __init__(self, folder: RunFolder, replicas: int):
+    def __init__(self, reader: Reader, replicas: int):
+        """replicas: in each worker."""
+        reader.following, folder = self, reader.folder
         self.reached = [0] * len(folder.members)
         self.evaluator, self.evaluated = _("waiting for a checkpoint"), ""
-        self.workers, self.replicas = folder.workers, replicas
+        self.workers, self.replicas = folder.workers, replicas * folder.workers
         self.step, self.epoch, self.loss = 0, 0, float("nan")
         count = self.workers if self.workers > 1 else replicas
         self._by = COLUMNS.index("worker" if self.workers > 1 else "replica")
