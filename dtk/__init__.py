@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 # {name: where it is}; "dtk" for a module. Read from what stands above for type checkers, so that it is said once.
 _HOMES: dict[str, str] = {
     name: home
-    for home, name in re.findall(r"^    from (\S+) import (\w+) as", Path(__file__).read_text(), re.MULTILINE)
+    for home, name in re.findall(r"^    from (\S+) import (\w+) as", Path(__file__).read_text("utf-8"), re.MULTILINE)
 }
 _MODULES = {name for name, home in _HOMES.items() if home == "dtk"}
 
