@@ -11,7 +11,9 @@ and starts nothing.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -61,32 +63,12 @@ if TYPE_CHECKING:
     from dtk.worker.loop import record_step as record_step
     from dtk.worker.ring import ring as ring
 
-_NAMES = {  # by the module that each is in
-    "dtk.compat.keras3": "correct_keras",
-    "dtk.course.ask": "ask",
-    "dtk.course.exercise": "check",
-    "dtk.course.kept": "answers report",
-    "dtk.environment": "is_chief run_dir training_ended",
-    "dtk.errors": "ClusterConfigError DatasetUnavailable DtkError NotShippable RunInterrupted "
-    "RunTimeout VerificationError WorkerFailed WorkerStalled",
-    "dtk.interactive.clusters": "CellFailed Cluster cluster",
-    "dtk.launch.request": "Options",
-    "dtk.launch.warm": "warm",
-    "dtk.places.export": "export",
-    "dtk.proof.diagnose": "diagnose",
-    "dtk.proof.verify": "verify",
-    "dtk.runs": "Run baseline run",
-    "dtk.scaling.timing": "step_parts step_reductions",
-    "dtk.studies.shards": "shards",
-    "dtk.studies.study": "Study benchmark_allreduce study",
-    "dtk.worker.hooks": "EstimatorRecorder Recorder",
-    "dtk.worker.loop": "record_step",
-    "dtk.worker.ring": "ring",
+# {name: where it is}; "dtk" for a module. Read from what stands above for type checkers, so that it is said once.
+_HOMES: dict[str, str] = {
+    name: home
+    for home, name in re.findall(r"^    from (\S+) import (\w+) as", Path(__file__).read_text("utf-8"), re.MULTILINE)
 }
-_MODULES = {"datasets", "environment", "estimator", "faults", "model", "places", "plot"}
-_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()} | {
-    name: f"dtk.{name}" for name in _MODULES
-}
+_MODULES = {name for name, home in _HOMES.items() if home == "dtk"}
 
 __all__ = sorted(_HOMES)
 __version__ = "0.1.0"
@@ -95,8 +77,9 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'dtk' has no attribute {name!r}")
-    home = importlib.import_module(_HOMES[name])
-    value = home if name in _MODULES else getattr(home, name)
+    is_module = name in _MODULES
+    home = importlib.import_module(f"dtk.{name}" if is_module else _HOMES[name])
+    value = home if is_module else getattr(home, name)
     globals()[name] = value
     return value
 

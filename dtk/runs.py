@@ -247,10 +247,8 @@ def baseline(
         payload=request.pack(fn, args, kwargs),
         **request.of_each_job(fn, seed, keras, more.start, timeout, more.record, baseline_of=workers),
         workers=1,
-        replicas=1,
         mode="single",
         share=workers,
-        stall_timeout=None,
     )
     return carry_out(job, began)
 

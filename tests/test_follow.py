@@ -15,15 +15,14 @@ def folder(tmp_path):
     return empty(tmp_path)
 
 
-def following(folder, replicas):
-    reader, follower = Reader(folder), Follower(folder, replicas)
-    reader.following = follower
-    return reader, follower
+def following(folder):
+    reader = Reader(folder)
+    return reader, Follower(reader, 1)
 
 
 def test_follower_adds_shares_and_tells_the_time_left(folder):
     announce(folder, 20, 2)
-    reader, follower = following(folder, 2)
+    reader, follower = following(folder)
     for number in range(1, 11):
         step(folder, number)
     reader.look()
@@ -34,11 +33,11 @@ def test_follower_adds_shares_and_tells_the_time_left(folder):
 
 
 def test_a_step_counts_when_every_replica_has_it(folder):
-    reader, follower = following(folder, 2)
+    reader, follower = following(folder)
     step(folder, 1)
     step(folder, 2, workers=[1])
     reader.look()
-    assert (follower.step, [corner.step for corner in follower.members]) == (1, [1, 2])
+    assert (follower.step, follower.reached) == (1, [1, 2])
     step(folder, 2, workers=[0])
     reader.look()
     assert follower.step == 2
@@ -50,14 +49,14 @@ def test_a_second_fit_is_added_to_the_first(folder):
     step(folder, 2)
     announce(folder, 3, 2, at=5.0)
     step(folder, 3, began=5.1)
-    reader, follower = following(folder, 2)
+    reader, follower = following(folder)
     reader.look()
     assert follower.total == 2 + 6
 
 
 def test_an_unknown_epoch_length_is_taken_from_the_first_epoch(folder):
     announce(folder, None, 3)
-    reader, follower = following(folder, 2)
+    reader, follower = following(folder)
     for number in range(1, 6):
         step(folder, number)
     reader.look()

@@ -79,15 +79,3 @@ def test_imports(copy):
     ):
         assert said in words, words
     assert code == 1
-
-
-def test_dependencies(copy):
-    """One that is imported late, inside of a function, and is not listed; and one that is listed and not imported."""
-    settings = (copy / "pyproject.toml").read_text(encoding="utf-8")
-    changed = settings.replace('    "tensorflow-datasets>=', '    "nbclient>=0.9",\n    "another-name>=')
-    assert changed != settings
-    (copy / "pyproject.toml").write_text(changed, encoding="utf-8")
-    words, code = tool("deptry", copy, "--no-ansi", "dtk")
-    assert code == 1
-    assert "DEP001 'tensorflow_datasets' imported but missing" in words or "DEP003 'tensorflow_datasets'" in words
-    assert "DEP002 'nbclient' defined as a dependency but not used" in words

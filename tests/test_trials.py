@@ -112,7 +112,7 @@ def test_a_penalty_that_counts_once_passes(capsys):
         ({"part": "whole"}, "the cluster's too large: each replica still adds the whole penalty"),
         ({"part": "twice"}, "the cluster's too small: something is divided once too often"),
         ({"part": "typed in"}, "a number of replicas that is typed in holds for one cluster"),
-        ({"part": "none"}, "the loss has to stay what it was, with all its parts"),
+        ({"part": "none"}, "in a short batch, and is the penalty what it was?"),
         ({"own_mean": True}, "are the losses divided by the global batch, also in a short batch"),
         ({"part": "without gradient"}, "does the penalty reach the gradients"),
         ({"part": "?"}, "in a worker it fails: KeyError"),

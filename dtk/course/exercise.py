@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from dtk.course.kept import keep
-from dtk.errors import DtkError, one_of
+from dtk.errors import DtkError, WorkerFailed, WorkerStalled, one_of
 from dtk.language import N_, _
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "all_exercises",
     "check",
     "digits",
+    "failure",
     "name_of",
     "not_right",
     "not_solved",
@@ -272,7 +273,8 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Trial:
-    """An exercise whose answer only a run can judge, such as a training function to be corrected.
+    """An exercise whose answer only a run can judge, such as a training function to be corrected; one that fails gives
+    the hint.
 
     name: "LESSON.WORD". hint_for: takes the answer, the learner's objects and `draw`, makes its runs on inputs of its
     own, whose numbers it draws by that, and returns the hint for what is wrong, or "" where nothing is. stub: what to
@@ -295,10 +297,19 @@ class Trial:
             _must_be_a_function(self.name, answer)
         hint_for = functools.partial(self.hint_for, draw=random.Random(self.name + seed))
         _handed_over(self.name, hint_for, (answer, *objects))
-        hint = hint_for(answer, *objects)
+        try:
+            hint = hint_for(answer, *objects)
+        except WorkerFailed as failed:
+            hint = failure(failed)
         if hint:
             raise not_right(self.name, hint)
         return 1
+
+
+def failure(failed: WorkerFailed | WorkerStalled) -> str:
+    """Word the hint for a run that failed: the last line of the worker's own traceback."""
+    line = (getattr(failed, "traceback", "") or str(failed)).strip().splitlines()[-1].strip()
+    return _("in a worker it fails: {error}", error=line)
 
 
 def _hint(hint: str) -> str:

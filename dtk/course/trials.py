@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import CheckFailed, name_of, not_right, returns_nothing
+from dtk.course.exercise import CheckFailed, name_of, returns_nothing
 from dtk.environment import quiet
-from dtk.errors import VerificationError, WorkerFailed, WorkerStalled
+from dtk.errors import VerificationError
 from dtk.language import _
 from dtk.proof.verify import prove
 from dtk.runs import Run, baseline, run
 
-__all__ = ["failure", "half_full", "hint_for_share", "trains_otherwise", "tried"]
+__all__ = ["half_full", "hint_for_share", "trains_otherwise", "tried"]
 
 
 def trains_otherwise(cluster: Run, alone: Run) -> bool:
@@ -48,11 +48,8 @@ def hint_for_share(
     workers: how many processes it takes; Colab has one.
     """
     mine = {**kwargs, argument: share}
-    try:
-        with quiet():
-            cluster, alone = run(train, workers=2, kwargs=mine), baseline(train, kwargs=mine)
-    except WorkerFailed as failed:
-        return failure(failed)
+    with quiet():
+        cluster, alone = run(train, workers=2, kwargs=mine), baseline(train, kwargs=mine)
     if cluster.workers < workers:
         raise CheckFailed(_("this check needs two workers"))
     with quiet():
@@ -84,17 +81,8 @@ def tried(name: str, answer: Any, work: Callable[..., Any], seed: int | None = 0
 
     name: the exercise's. work: returns None where the answer returned nothing.
     """
-    try:
-        with quiet():
-            found = baseline(work, args=(answer,), seed=seed).results[0]
-    except WorkerFailed as failed:
-        raise not_right(name, failure(failed)) from None
+    with quiet():
+        found = baseline(work, args=(answer,), seed=seed).results[0]
     if found is None:
         raise returns_nothing(name, name_of(answer))
     return found
-
-
-def failure(failed: WorkerFailed | WorkerStalled) -> str:
-    """Word the hint for a run that failed: the last line of the worker's own traceback."""
-    line = (getattr(failed, "traceback", "") or str(failed)).strip().splitlines()[-1].strip()
-    return _("in a worker it fails: {error}", error=line)

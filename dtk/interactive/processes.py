@@ -123,7 +123,6 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> J
         replicas=replicas,
         mode="mirrored" if workers == 1 < replicas else "cluster",
         share=workers,
-        stall_timeout=None,
     )
     request.check_memory(workers, job.fork)
     return job

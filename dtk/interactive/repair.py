@@ -58,7 +58,7 @@ def interrupt(session: Session) -> str:
 def free(session: Session) -> str:
     """Ends waits in collectives, where the gate stops nobody, and says how."""
     with _undisturbed():
-        outcome = CellOutcome(session.number)
+        outcome = CellOutcome()
         return _finish(session, outcome, _by_force(session, outcome, ("abort",)))
 
 

@@ -66,7 +66,6 @@ class CellOutcome:
     held: who is held by the gate, and where. unlike: who met in one collective from different lines.
     """
 
-    number: int
     ends: dict[int, Message] = field(default_factory=dict)
     waits: list[Wait] = field(default_factory=list)
     lost: list[Peer] = field(default_factory=list)
@@ -86,7 +85,7 @@ class Session:
         self.output = CellPrinter(started.folder)
         self.cells: list[Cell] = []
         self.repaired = False  # whether cells were interrupted, or a worker replaced
-        self.outcome = CellOutcome(0)  # of the last wait, as far as it had come when it was interrupted
+        self.outcome = CellOutcome()  # of the last wait, as far as it had come when it was interrupted
         self._paused = False
         self._waits = False  # for a cell: only then the learner is asked for lines
         self._asked: tuple[Peer | None, float] = (None, 0.0)  # who has asked, and until when it is heard first
@@ -164,7 +163,7 @@ class Session:
             self._waits = False
 
     def _wait(self) -> CellOutcome:
-        outcome = self.outcome = CellOutcome(self.number)
+        outcome = self.outcome = CellOutcome()
         looked = shown = time.monotonic()
         before: dict[int, Where] = {}
         while self.running():

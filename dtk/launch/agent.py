@@ -311,14 +311,11 @@ class News:
         read as far as they had come before.
         """
         grown = {corner / name: size(corner / name) for name in GROWING}
+        whole = {path: None for path in _inside(corner) if path not in grown}
         said: list[messages.FilePart] = []
-        for path in _inside(corner):
-            if path not in grown:
-                said += self._of_file(path, corner.parent, None, _MOST - _bytes(said))
-                if self._behind:
-                    return said, False
-        for path, length in grown.items():
-            said += self._of_file(path, corner.parent, length, max(_CHUNK, _MOST - _bytes(said)))
+        for path, length in {**whole, **grown}.items():
+            left = _MOST - _bytes(said)
+            said += self._of_file(path, corner.parent, length, left if length is None else max(_CHUNK, left))
             if self._behind:
                 return said, False
         return said, True

@@ -50,14 +50,14 @@ class Job:
 
     payload: bytes
     workers: int
-    replicas: int
-    mode: str
-    seed: int | None
-    keras: int | None
     share: int  # processes that the cores are divided among
     fork: bool
-    timeout: float | None
-    stall_timeout: float | None
+    replicas: int = 1
+    mode: str = "cluster"
+    seed: int | None = 0
+    keras: int | None = None
+    timeout: float | None = None
+    stall_timeout: float | None = None
     evaluator: bytes | None = None  # what the evaluator calls, packed; None for a run without one
     faults: tuple[Fault, ...] = ()
     restarts: int = 0  # further starts of the cluster, each after a failure

@@ -46,8 +46,7 @@ class Counting(Live):
     def __init__(self, reader: Reader, replicas: int, title: str, steps: int):
         from dtk.live.follow import Follower  # which a run without a live view does without
 
-        self._follower, self._title, self._steps = Follower(reader.folder, replicas), title, steps
-        reader.following = self._follower
+        self._follower, self._title, self._steps = Follower(reader, replicas), title, steps
         self._next, self._shown = time.monotonic() + self.SOONEST, ""
         self._handle: Any = None  # of the line in a notebook, whose stderr keeps all
 

@@ -31,7 +31,6 @@ _EVERY = 0.5  # seconds between two drawings
 _MOST_POINTS = 200  # of the loss
 _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
 _ENDS = N_("finished"), N_("failed"), N_("stopped")
-_STATES = N_("starting"), N_("running"), N_("training"), *_ENDS
 _PIECE = 1 << 15  # bytes that one look reads from a log; a worker that writes more is skipped ahead
 
 # Of the picture of the loss, in px.
@@ -69,7 +68,7 @@ def _one_of(panes: list[Any], names: list[str]) -> Any:
 
 
 def _line(state: Line | str) -> Line:
-    """A state in a word, one of _STATES, as a Line."""
+    """A state, where it is a word, as a Line."""
     return Line(_(state), what=state) if isinstance(state, str) else state
 
 
@@ -84,8 +83,7 @@ class Dashboard(Live):
     def __init__(self, reader: Reader, replicas: int, title: str, mode: str = "cluster"):
         self.reader, self.folder = reader, reader.folder
         self.title, self.mode, self.workers = title, mode, reader.folder.workers
-        self.follower = Follower(self.folder, replicas * self.workers)
-        reader.following = self.follower
+        self.follower = Follower(reader, replicas)
         self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in self.folder.members]
         self.states = [_line("starting")] * len(self.tails)
         self.ends: dict[int, str] = {}  # of a run that failed: who failed, who only in consequence
@@ -175,8 +173,7 @@ class Dashboard(Live):
     def _state(self, member: int) -> str:
         if member in self.ends:
             return self.ends[member]
-        progress, total = self.follower.members[member], self.follower.total
-        line, step = _line("failed") if progress.failed else self.states[member], progress.step
+        line, step, total = self.states[member], self.follower.reached[member], self.follower.total
         what = _what(line)
         if member == self.workers:
             # What the evaluator does; once it has ended, how, and its last evaluation.

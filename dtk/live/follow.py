@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
-from dataclasses import dataclass
 from datetime import timedelta
 
 from dtk.language import N_, _
-from dtk.records import COLUMNS, Record, RunFolder, events
+from dtk.records import COLUMNS, Record, events
 from dtk.records.events import Event
+from dtk.watch.reader import Reader
 from dtk.watch.waiting import clauses
 
 __all__ = ["Follower"]
@@ -20,29 +20,23 @@ _MOST_SHARES = 16  # of more replicas, or workers, only the loss is kept and not
 _OPEN_STEPS = 4096  # steps that some replicas have recorded and others not; beyond it the oldest are given up
 
 
-@dataclass
-class Progress:
-    """One member's: its last step, and whether its function has failed."""
-
-    step: int = 0
-    failed: bool = False
-
-
 class Follower:
-    """Follows a run's records and events while they are written.
+    """Follows a run's records and events while they are written, as `reader` reads them.
 
-    step: the last that every replica has recorded. loss: its global loss, NaN before the first. rate: examples/s
-    of all workers together over the last 50 steps, NaN until there are two. total: the steps that the announced
-    training has, None where that is not known. The first step, which includes tracing, counts for no rate.
-    steps, losses: each step's number, and its global loss as curves to be added up: one for each worker, or for each
-    replica where one worker has all; a single one for one replica and for more than 16. evaluator: what the evaluator
-    does, in words. evaluated: its last evaluation, "" before the first.
+    step: the last that every replica has recorded; reached: each member's last. loss: its global loss, NaN before the
+    first. rate: examples/s of all workers together over the last 50 steps, NaN until there are two; the first step,
+    which includes tracing, counts for none. total: the steps that the announced training has, None where that is
+    not known. steps, losses: each step's number, and its global loss as curves to be added up: one for each worker,
+    or for each replica where one worker has all; a single one for one replica and for more than 16. evaluator: what
+    the evaluator does, in words. evaluated: its last evaluation, "" before the first.
     """
 
-    def __init__(self, folder: RunFolder, replicas: int):
-        self.members = [Progress() for __ in folder.members]
+    def __init__(self, reader: Reader, replicas: int):
+        """replicas: in each worker."""
+        reader.following, folder = self, reader.folder
+        self.reached = [0] * len(folder.members)
         self.evaluator, self.evaluated = _("waiting for a checkpoint"), ""
-        self.workers, self.replicas = folder.workers, replicas
+        self.workers, self.replicas = folder.workers, replicas * folder.workers
         self.step, self.epoch, self.loss = 0, 0, float("nan")
         count = self.workers if self.workers > 1 else replicas
         self._by = COLUMNS.index("worker" if self.workers > 1 else "replica")
@@ -57,18 +51,15 @@ class Follower:
 
     def take(self, member: int, news: Event | Record) -> None:
         """Take in what the reader has read (`dtk.watch.reader`)."""
-        progress = self.members[member]
         if isinstance(news, Record):
-            progress.step = max(progress.step, news.step)
+            self.reached[member] = max(self.reached[member], news.step)
             self._take(news)
-        elif isinstance(news, events.Failed):
-            progress.failed = True
         elif isinstance(news, (events.Evaluating, events.Evaluation)):
             self._take_evaluation(news)
         elif isinstance(news, events.Counted):  # after a restart, what was trained before
-            progress.step = max(progress.step, news.recorded)
+            self.reached[member] = max(self.reached[member], news.recorded)
         elif isinstance(news, events.Training) and member == 0:
-            self._planned = (progress.step, news.steps, news.epochs)
+            self._planned = (self.reached[member], news.steps, news.epochs)
             self._measured = None
 
     def _take_evaluation(self, news: events.Evaluating | events.Evaluation) -> None:

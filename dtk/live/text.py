@@ -245,8 +245,7 @@ class TextView(Live):
 
     def __init__(self, reader: Reader, replicas: int, title: str, whole: bool = False):
         self.reader, folder = reader, reader.folder
-        self.follower = Follower(folder, replicas * folder.workers)
-        reader.following = self.follower
+        self.follower = Follower(reader, replicas)
         self.output = Printer(folder, sys.maxsize if whole else _CHARACTERS)
         self.names = [member_name(k, folder.workers) for k in range(len(folder.members))]
         self.title = title

@@ -34,16 +34,7 @@ from dtk.worker.process import Vitals, WorkerSpec
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = [
-    "Carrier",
-    "Engine",
-    "LentMachine",
-    "OnMessage",
-    "Remote",
-    "check_reach",
-    "check_versions",
-    "enough",
-]
+__all__ = ["Engine", "LentMachine", "OnMessage", "Remote", "check_versions", "enough"]
 
 START_SECONDS = 300.0  # for an agent to say what its machine is, and for workers to be started: TensorFlow's import
 ANSWER_SECONDS = 30.0

@@ -77,10 +77,7 @@ def export(
         payload=payload,
         **request.of_each_job(fn, seed, keras, "cold", None, record, force=True),  # the image has a Keras of its own
         workers=workers,
-        replicas=1,
-        mode="cluster",
         share=workers,
-        stall_timeout=None,
     )
     if text is not None:
         job = replace(job, program=PROGRAM)

@@ -62,12 +62,14 @@ class Pipes:
             words = N_("{command}, which is to start dtk's agent on another machine, can't be run here ({why})")
             why = (error.strerror or str(error)).lower()
             raise ClusterConfigError(_(words, command=command[0], why=why)) from None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
         threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
 
     def _hear(self, heard: OnMessage) -> None:
-        assert self._process.stdout is not None
         sent = time.monotonic()
-        with contextlib.suppress(ValueError, OSError), self._process.stdout as said:
+        with contextlib.suppress(ValueError, OSError), self._out as said:
             for line in said:
                 if time.monotonic() - sent > ALIVE_SECONDS:  # it speaks four times a second, and asks for as little
                     sent = time.monotonic()
@@ -84,15 +86,13 @@ class Pipes:
         return ""
 
     def send(self, message: Message) -> None:
-        assert self._process.stdin is not None
         with self._lock, contextlib.suppress(OSError, ValueError):
-            self._process.stdin.write(as_line(message))
-            self._process.stdin.flush()
+            self._in.write(as_line(message))
+            self._in.flush()
 
     def close(self) -> None:
-        assert self._process.stdin is not None
         with self._lock, contextlib.suppress(OSError, ValueError):
-            self._process.stdin.close()
+            self._in.close()
         try:
             self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from dtk.errors import ClusterConfigError, need
 from dtk.language import N_, _, ngettext
@@ -177,21 +178,14 @@ class Ray(Engine):
         return actor.options(**options).remote(self.storage)
 
 
-def _port(address: str) -> tuple[str, int] | None:
-    """("10.0.0.1", 6379); None for an address of another kind, such as "auto"."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    return (host.strip("[]"), int(port)) if host and port.isdecimal() else None
-
-
 def _reach(address: str | None) -> None:
-    """Whether something listens there: Ray itself tries for minutes."""
-    at = _port(address or "")
-    if at is None:
-        return
+    """Whether something listens there: Ray itself tries for minutes. An address such as "auto" has no port to ask."""
     try:
-        socket.create_connection(at, timeout=REACH_SECONDS).close()
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        at = urlsplit(f"//{(address or '').removeprefix('ray://')}")
+        if at.hostname and at.port:
+            socket.create_connection((at.hostname, at.port), timeout=REACH_SECONDS).close()
+    except (OSError, ValueError) as error:
+        why = (getattr(error, "strerror", None) or str(error)).lower()
         what = _(_NO_CLUSTER, address=address, why=why)
         remedy = _("`ray start --head` on its first node prints the address")
         raise ClusterConfigError(what, remedy=remedy) from None

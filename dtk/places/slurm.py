@@ -61,7 +61,8 @@ class Slurm(Engine):
     def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         self.storage.mkdir(mode=0o700, parents=True, exist_ok=True)
         job = os.environ.get("SLURM_JOB_ID") or self._allocated(len(heard), tick)
-        names = slurm_says(["scontrol", "show", "hostnames", self._nodes_of(job)]).split()
+        nodes = slurm_says(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
+        names = slurm_says(["scontrol", "show", "hostnames", nodes]).split()
         enough(len(names), len(heard))
         return [
             LentMachine(node_address(name), self._agent(job, name, takes), name)
@@ -73,10 +74,6 @@ class Slurm(Engine):
         step = f"srun --jobid={job} --nodes=1 --ntasks=1 --nodelist={node} --overlap --cpu-bind=none --unbuffered"
         agent = [self.python, "-m", "dtk", "agent", "--storage", str(self.storage)]
         return Pipes([*step.split(), *agent], heard, environment.scratch() / f"agent-{node}.log")
-
-    @staticmethod
-    def _nodes_of(job: str) -> str:
-        return slurm_says(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
 
     # ---- an allocation of its own
 
@@ -93,7 +90,7 @@ class Slurm(Engine):
         wanted += ["--output=/dev/null", "--parsable"]
         script = _HOLD.format(file=shlex.quote(str(alive)))
         self._job = slurm_says(["sbatch", *wanted], script).strip().partition(";")[0]
-        self.given_back.callback(_cancel, self._job)
+        self.given_back.callback(subprocess.run, ["scancel", self._job], capture_output=True, timeout=30)
         self._wait(tick)
         return self._job
 
@@ -122,10 +119,6 @@ class Slurm(Engine):
         if self._job and self._run is None:
             self._job = ""
             self.close()
-
-
-def _cancel(job: str) -> None:
-    subprocess.run(["scancel", job], capture_output=True, timeout=30)
 
 
 def _keep_alive(file: Path) -> None:

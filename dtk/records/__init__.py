@@ -11,7 +11,7 @@ A run's directory (mode 0700):
     attempt-N/           what an earlier start left that failed: its workers' corners and its attempt.json
     port-taken-N-M/      what a start left that found a port taken, the Nth time in the Mth attempt
     states.json          what each worker was doing, and who waited for whom, where the run failed or stalled
-    dataset-NAME.txt     which data the first worker to ask found, so that all use the same
+    .dataset/            which data the first worker to ask found, so that all of its machine use the same
     worker-0/
         log.txt          everything the process wrote to file descriptors 1 and 2
         records.jsonl    one line a (step, replica); see COLUMNS
@@ -74,7 +74,6 @@ __all__ = [
 GROWING = (
     "log.txt",
     "stacks.txt",
-    "shown.jsonl",
     "records.jsonl",
     "marks.jsonl",
     "losses.jsonl",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import ArrayLike
 
-__all__ = ["by_step", "global_loss", "share", "uneven", "weighted_loss"]
+__all__ = ["by_step", "global_loss", "share", "uneven", "weighted_loss", "whole_steps"]
 
 
 def by_step(records: pandas.DataFrame, column: str) -> pandas.DataFrame:
@@ -42,6 +42,16 @@ def by_step(records: pandas.DataFrame, column: str) -> pandas.DataFrame:
         what = N_("step {step} of replica {replica} is recorded more than once: the records are damaged")
         raise ValueError(_(what, step=step, replica=replica))
     return records.pivot(index="step", columns="replica", values=column)
+
+
+def whole_steps(records: pandas.DataFrame) -> pandas.DataFrame:
+    """The shares of the loss of the steps that all replicas recorded, `(steps, replicas)`, as `by_step` has them.
+
+    A row adds up to the loss of its step: a share that is no number is 0 where its replica saw no example (see
+    `global_loss`).
+    """
+    shares, examples = by_step(records, "loss"), by_step(records, "examples")
+    return shares.where((examples > 0) | np.isfinite(shares), 0.0)[examples.notna().all(axis=1)]
 
 
 def share(losses: ArrayLike, global_batch: int) -> float:

@@ -163,13 +163,8 @@ def measured_job(payload: Any, workers: int, threads: int) -> launch.Job:
         states=False,
         payload=payload,
         workers=workers,
-        replicas=1,
-        mode="cluster",
-        seed=0,
-        keras=None,
         share=workers,
         fork=request.fork("auto"),
-        timeout=None,
         stall_timeout=60.0,
         env=dict.fromkeys(launch.THREADS, str(threads) if threads else None),
     )

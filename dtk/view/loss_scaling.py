@@ -60,11 +60,8 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     if run.records.empty:
         return canvas.only_text(ax, canvas.NO_RECORDS)
     (ax,) = canvas.axes(ax)
-    shares, examples = scaling.by_step(run.records, "loss"), scaling.by_step(run.records, "examples")
-    common = examples.index[examples.notna().all(axis=1)]
-    # A replica without examples adds nothing where its share is no number: see scaling.global_loss.
-    shares = shares.where((examples > 0) | np.isfinite(shares), 0.0).loc[common]
-    shares = shares.reindex(np.arange(examples.index[0], common[-1] + 1 if len(common) else examples.index[0]))
+    shares, first, last = scaling.whole_steps(run.records), run.records.step.min(), run.records.step.max()
+    shares = shares.reindex(np.arange(first, shares.index[-1] + 1 if len(shares) else first))
     total = _finite(shares.sum(axis=1, skipna=False))
     kept = canvas.thinned(total.to_numpy())
     _stack(ax, shares.iloc[kept], total.iloc[kept])
@@ -74,7 +71,7 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     caption = _("Each colour is one replica's share of the loss.")
     if baseline is not None and not baseline.records.empty:
         title, caption = _overlay(ax, total, run, baseline.records, count)
-    canvas.by_step(ax, examples.index[0], examples.index[-1])
+    canvas.by_step(ax, first, last)
     ax.set_ylabel(_("loss"))
     canvas.legend_below(ax, ncols=4)
     canvas.headline(ax, title, caption)
@@ -114,8 +111,7 @@ def _mark_gaps(ax: Axes, total: pandas.Series) -> None:
 
 def _overlay(ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, count: int) -> tuple[str, str]:
     """Draw the baseline's loss and return the title and the caption that are true of the two curves."""
-    shares, examples = scaling.by_step(records, "loss"), scaling.by_step(records, "examples")
-    alone = _finite(shares.where(examples > 0, 0.0).sum(axis=1, skipna=False))
+    alone = _finite(scaling.whole_steps(records).sum(axis=1, skipna=False))
     drawn = alone.iloc[canvas.thinned(alone.to_numpy())]
     marker, name = "." if len(alone) < 3 else "", _("one device alone")
     ax.plot(drawn.index, drawn, color=canvas.ink(ax), lw=1.6, ls=(0, (4, 2)), marker=marker, label=name)

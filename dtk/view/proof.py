@@ -14,7 +14,7 @@ from dtk.language import N_, _, rounded, three
 from dtk.proof.evidence import CANCELLING, RTOL, allowed
 from dtk.proof.proof import Proof
 from dtk.records.tables import Recorded
-from dtk.scaling import shares
+from dtk.scaling.shares import whole_steps
 from dtk.view import canvas
 from dtk.view.palette import CURVE_COLORS
 
@@ -147,21 +147,13 @@ def differences(run: Recorded, baseline: Recorded) -> pandas.DataFrame:
     """
     if run.records.empty or baseline.records.empty:
         return pandas.DataFrame(columns=["difference", "allowed"], dtype=float)
-    mine, other = _losses(run), _losses(baseline)
+    mine, other = (whole_steps(each.records).sum(axis=1, skipna=False) for each in (run, baseline))
     both = mine.index.intersection(other.index)
     ours, theirs = mine[both].to_numpy(), other[both].to_numpy()
     with np.errstate(invalid="ignore"):  # infinite minus infinite
         apart = np.abs(ours - theirs)
     apart = np.where(np.isfinite(ours) & np.isfinite(theirs), apart, np.nan)
     return pandas.DataFrame({"difference": apart, "allowed": allowed(theirs, RTOL)}, index=both)
-
-
-def _losses(run: Recorded) -> pandas.Series:
-    """The global loss of each step that all replicas have recorded."""
-    each, examples = shares.by_step(run.records, "loss"), shares.by_step(run.records, "examples")
-    whole = examples.notna().all(axis=1)
-    values = shares.global_loss(each[whole].to_numpy(), examples[whole].to_numpy())
-    return pandas.Series(values, index=each.index[whole])
 
 
 def proof(found: Proof, ax: Axes | None = None) -> Axes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,32 +21,23 @@ _ENDS = 100  # looks at which a worker's steps are timed
 _STEADY = 5  # steps that may take longer, being the first
 
 
-@dataclass
 class Member:
     """What one member has written so far.
 
     sizes: bytes of its records, events and log. step: the last that it recorded, 0 before the first.
     """
 
-    folder: WorkerFolder
-    sizes: list[int] = field(default_factory=lambda: [0] * len(_FILES))
-    step: int = 0
-    ends: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=_ENDS))  # of a step: number, seconds
-    _inode: int = 0
-    _events: Tail = field(init=False)
-    _records: Tail = field(init=False)
-    _folder: str = field(init=False)
-    _paths: list[str] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, folder: WorkerFolder):
+        self.folder = folder
+        self.sizes = [0] * len(_FILES)
         # As text: these are asked for so often that joining paths would be most of the work.
-        self._folder = str(self.folder.path)
-        self._paths = [str(self.folder.path / name) for name in _FILES]
+        self._folder, self._paths = str(folder.path), [str(folder.path / name) for name in _FILES]
+        self._inode = 0
         self._begin()
 
     def _begin(self) -> None:
         self.step = 0
-        self.ends.clear()
+        self.ends: deque[tuple[int, float]] = deque(maxlen=_ENDS)  # of a step: number, seconds
         self._records, self._events = (Tail(self.folder.path / name) for name in _FILES[:2])
 
     def look(self) -> tuple[list[Event], list[bytes]]:

@@ -6,7 +6,7 @@ Who is to blame is one decision, from facts (`blame_of`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dtk import limits
@@ -16,17 +16,7 @@ from dtk.records import RunFolder, WorkerFolder, events
 from dtk.watch import explain, waiting
 from dtk.watch.waiting import STAGES, State, Waiting, called, clauses
 
-__all__ = [
-    "Blame",
-    "Failure",
-    "Watch",
-    "WorkerStatus",
-    "blame_of",
-    "culprit",
-    "error_of",
-    "is_settled",
-    "port_was_taken",
-]
+__all__ = ["Watch", "WorkerStatus", "blame_of", "culprit", "error_of", "is_settled", "port_was_taken"]
 
 _HEARTBEATS = 5.0  # s between two; a worker is given up 10 s after its last, and a shorter standstill is no reason
 
@@ -100,7 +90,6 @@ class Failure:
         return one == two or explain.in_one_sentence(*one) == explain.in_one_sentence(*two)
 
 
-@dataclass
 class Watch:
     """States of a run's members, from the events that they write and from how their processes end.
 
@@ -108,12 +97,8 @@ class Watch:
     machines; "" for this one.
     """
 
-    folder: RunFolder
-    clock: float
-    hosts: Sequence[str] = ()
-    heard: list[WorkerStatus] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, folder: RunFolder, clock: float, hosts: Sequence[str] = ()):
+        self.folder, self.clock, self.hosts = folder, clock, hosts
         # Of another machine this one does not know it.
         self._memory_kills = None if any(self.hosts) else limits.memory_kills()
         self.heard = [WorkerStatus() for _ in self.folder.members]

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from dtk.course.exercise import CheckFailed, Trial, not_solved
-from dtk.course.trials import failure, trains_otherwise
+from dtk.course.exercise import CheckFailed, Trial, failure, not_solved
+from dtk.course.trials import trains_otherwise
 from dtk.datasets import load
 from dtk.errors import WorkerFailed, WorkerStalled
 from dtk.language import N_, _

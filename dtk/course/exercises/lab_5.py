@@ -11,8 +11,6 @@ from typing import Any
 
 from dtk import runs
 from dtk.course.exercise import Exercise, Hints, Trial
-from dtk.course.trials import failure
-from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 
 # ---- the rate in the warm-up
@@ -131,10 +129,7 @@ def _hint_for(
             "a choice is a dictionary with workers (1 to 8), batch (1 to 8192, in equal parts for the workers), rate "
             "(0 to 1000) and warm_up (0 to 1000000): whole numbers, but for the rate"
         )
-    try:
-        mine = _raced(train, choice, settings)
-    except WorkerFailed as failed:
-        return failure(failed)
+    mine = _raced(train, choice, settings)
     if mine["seconds"] == math.inf:
         return _why_never(choice, mine)
     first = _raced(train, start, settings)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.course.exercise import Exercise, Hints, Trial, digits, not_solved, same, tf_config
-from dtk.course.trials import failure
 from dtk.errors import WorkerFailed
 from dtk.language import N_, _
 from dtk.runs import baseline, run
@@ -31,12 +30,12 @@ def _strategy_hint(answer: Any, draw: random.Random) -> str:
     try:
         found = [*run(answer, workers=2).results, *run(answer, workers=1, replicas=replicas).results]
         found += baseline(answer).results
-    except WorkerFailed as failed:
+    except WorkerFailed:
         code = getattr(answer, "__code__", None)
         if code is not None and "strategy" in code.co_names and not takes_strategy(answer):
             remedy = N_("in a worker there is no such name; what dtk is to hand over, the function must ask for")
             raise not_solved("04.strategy", remedy) from None
-        return failure(failed)
+        raise
     right = [*[2] * (len(found) - 2), replicas, 1]
     if same(found, right):
         return ""
