@@ -150,10 +150,38 @@ def with_a_chief(workers, index):
                 | {"TF_CONFIG": json.dumps(config, indent=2)}
             ),
         ),
+        (
+            "14.share",
+            lambda losses, real, counts: math.fsum(x for x, w in zip(losses, real, strict=True) if w) / sum(counts),
+        ),
+        ("14.weights", lambda counts: (Fraction(count, sum(counts)) for count in counts)),
+        ("14.clip", lambda shares, limit: list(np.sum(shares, 0) / max(1, math.hypot(*np.sum(shares, 0)) / limit))),
+        (
+            "14.variance",
+            lambda n, m, v: np.dot(n, v + np.square(np.array(m) - np.dot(n, m) / sum(n))) / sum(n),
+        ),
     ],
 )
 def test_another_way_to_write_it_passes(name, answer):
     assert FUNCTIONS[name].judge(answer) >= 4
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("14.share", lambda losses, real, counts: sum(losses) / len(losses)),
+        ("14.share", lambda losses, real, counts: np.dot(losses, real) / max(counts)),
+        ("14.weights", lambda counts: np.array(counts) / max(counts)),
+        ("14.weights", lambda counts: {count / sum(counts) for count in counts}),
+        ("14.clip", lambda shares, limit: np.sum(shares, 0)),
+        ("14.clip", lambda shares, limit: np.mean(shares, 0) * min(1, limit / np.linalg.norm(np.mean(shares, 0)))),
+        ("14.variance", lambda counts, means, variances: np.var(means)),
+        ("14.variance", lambda n, m, v: np.mean(v + np.square(m)) - np.mean(m) ** 2),
+    ],
+)
+def test_half_an_answer_does_not_pass(name, answer):
+    with pytest.raises(CheckFailed):
+        FUNCTIONS[name].judge(answer)
 
 
 @pytest.mark.parametrize(
