@@ -31,6 +31,7 @@ ORDER = (
     "11_what_else",
     "12_beyond_one_machine",
     "13_inside_a_replica",
+    "14_modern_training",
 )
 
 

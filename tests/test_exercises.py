@@ -150,6 +150,10 @@ def with_a_chief(workers, index):
                 | {"TF_CONFIG": json.dumps(config, indent=2)}
             ),
         ),
+        ("14.share", lambda losses, real, counts: math.fsum(np.multiply(losses, real)) / sum(counts)),
+        ("14.weights", lambda counts: (Fraction(count, sum(counts)) for count in counts)),
+        ("14.clip", lambda shares, limit: list(np.sum(shares, 0) / max(1, math.hypot(*np.sum(shares, 0)) / limit))),
+        ("14.variance", lambda n, m, v: np.dot(n, v + np.square(m - np.dot(n, m) / sum(n))) / sum(n)),
     ],
 )
 def test_another_way_to_write_it_passes(name, answer):

@@ -36,6 +36,7 @@ ELSEWHERE = {
     "11_what_else": "1.5",
     "12_beyond_one_machine": "86 101",
     "13_inside_a_replica": "64",
+    "14_modern_training": "2023 2024",
     "appendix_checkpoints": "15",
     "appendix_estimator_files": "9",
     "appendix_keras": "1497 300 65504 32768 1.5 2.0 3.0 70",
