@@ -114,13 +114,13 @@ def _look_at_graph() -> None:
                 _precision.add(output.dtype.base_dtype.name)
 
 
+_eager_draws: list[str] | None = None  # what draws in eager steps; None: not known
+
+
 def draw_nothing() -> None:
     """From now on what draws gives the same to all (`dtk.compat.without`), in eager steps as well."""
     global _eager_draws
     _eager_draws = []
-
-
-_eager_draws: list[str] | None = None  # what draws in eager steps; None: not known
 
 
 def draws() -> list[str] | None:

@@ -103,10 +103,10 @@ class Watched:
         self.position = (0, 0)
 
     def looks_at(self, subject: Any) -> bool:
-        return self.trains(subject) or self._seen.get(_identity(subject), (None, 0))[1] < self.TRIES
+        return self.trains(subject) or self._seen.get(id(_code_of(subject)), (None, 0))[1] < self.TRIES
 
     def trains(self, subject: Any) -> bool:
-        return _identity(subject) in self._training
+        return id(_code_of(subject)) in self._training
 
     def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
         """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
@@ -114,17 +114,17 @@ class Watched:
         changed = so_far > updates or (
             self.trains(subject) if before is None or after is None else _apart(before, after)
         )
-        key = _identity(subject)
-        self._seen[key] = (getattr(subject, "__code__", subject), self._seen.get(key, (None, 0))[1] + 1)
+        code = _code_of(subject)
+        self._seen[id(code)] = (code, self._seen.get(id(code), (None, 0))[1] + 1)
         if changed:
-            self._training.add(key)
+            self._training.add(id(code))
             self.position = (so_far, 0) if so_far > updates else (updates, self.position[1] + 1)
         return changed
 
 
-def _identity(subject: Any) -> int:
-    """What a function and another made by the same `def` share, as a method does at each time it is asked for."""
-    return id(getattr(subject, "__code__", subject))
+def _code_of(subject: Any) -> Any:
+    """What a function shares with others made by the same `def`, as bound methods are; anything else is itself."""
+    return getattr(subject, "__code__", subject)
 
 
 def _apart(before: Snapshot, after: Snapshot) -> bool:
