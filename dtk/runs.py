@@ -117,6 +117,16 @@ class Run(RunLike):
 
         return run_report.write(self, path, baseline)
 
+    def trace(self, path: str | Path) -> Path:
+        """Writes a trace that https://ui.perfetto.dev and chrome://tracing open, and returns its path.
+
+        Each worker is a process with its start, its steps (their loss and examples), in each what `dtk.step_parts`
+        says that it did, evaluations and faults. The clock is one for all: microseconds since the call of `dtk.run`.
+        """
+        from dtk.view import timeline  # with all figures, which a run does without
+
+        return timeline.trace(self, Path(path))
+
     @property
     def first_step_seconds(self) -> float:
         """From the call of `dtk.run` to the end of the first step on every replica; NaN without records."""

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from fabricate import fabricate, losses, said
+from fabricate import fabricate, losses, said, seconds_of
 from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
 
@@ -20,6 +20,7 @@ from dtk.launch.place import tf_configs
 from dtk.records import Journal
 from dtk.records.events import Failed
 from dtk.scaling import timing
+from dtk.scaling.timing import PARTS, step_parts
 from dtk.view.canvas import NO_RECORDS
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.view.palette import EVALUATOR_COLOR, worker_color
@@ -98,20 +99,11 @@ def test_records_that_end_early_leave_the_rest_empty(pair):
     assert ax.get_xlim() == (0.5, 30.5)
 
 
-def spans(ax, worker, alpha):
-    """Left and right ends of the blocks in a lane, by the opacity of their phase."""
-    found = []
-    for blocks in ax.collections:
-        boxes = [path.get_extents() for path in blocks.get_paths()]
-        if boxes and round((boxes[0].y0 + boxes[0].y1) / 2) == worker and blocks.get_facecolor()[0][3] == alpha:
-            found += [(box.x0, box.x1) for box in boxes]
-    return np.array(found)
-
-
 def test_timeline_has_the_phases_of_the_events(pair):
     ax = plots.timeline(pair[0])
-    np.testing.assert_allclose(spans(ax, 0, 0.25), [(0.0, 0.1)])  # start: until the function was called
-    np.testing.assert_allclose(spans(ax, 0, 0.5), [(0.1, 1.0)])  # build: until the first step
+    assert seconds_of(ax, "start", 0) == pytest.approx(0.1), "until the function was called"
+    first = pair[0].records.ended.min()
+    assert seconds_of(ax, "build", 0) == pytest.approx(first - 0.1), "until the first step's end"
     assert len(ax.figure.axes) == 2
 
 
@@ -125,11 +117,39 @@ def late(run, worker, seconds):
 def test_timeline_shows_who_waits(tmp_path):
     run = fabricate(tmp_path, steps=10, step_seconds=0.1)
     late(run, 1, 0.03)
-    _, lower = plots.timeline(run).figure.axes
-    busy = spans(lower, 0, 1.0)
-    np.testing.assert_allclose(busy[:, 1] - busy[:, 0], 0.09 - 0.03)
-    hatched = [blocks for blocks in lower.collections if blocks.get_hatch()]
-    assert {round(blocks.get_paths()[0].get_extents().y0 + 0.36) for blocks in hatched} == {0}
+    table = step_parts(run).groupby("worker").waiting.sum()
+    assert table[0] == pytest.approx(9 * 0.03)
+    for worker in (0, 1):
+        assert seconds_of(plots.timeline(run), "waiting", worker) == pytest.approx(table[worker])
+
+
+def test_timeline_goes_on_to_the_runs_real_end(tmp_path):
+    run = fabricate(tmp_path, steps=12)
+    for corner in run.folder.each:
+        path = corner.path / "events.jsonl"
+        path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "finished" not in line))
+    last = run.records.ended.max()
+    run.folder.save_attempt(1, "no worker made progress for 5 s", 0.0, last + 5)
+    ax = plots.timeline(run)
+    assert [seconds_of(ax, "silence", worker) for worker in (0, 1)] == pytest.approx([5, 5], abs=0.2)
+    assert said(ax).startswith("No worker made progress for 5 s")
+
+
+def test_a_trace_has_the_spans_of_the_timeline(tmp_path):
+    run = fabricate(tmp_path, steps=10, step_seconds=0.1)
+    late(run, 1, 0.03)
+    events = json.loads(run.trace(tmp_path / "run.json").read_text())["traceEvents"]
+    whole = [each for each in events if each["name"].startswith("step ")]
+    assert len(whole) == 20
+    assert {each["pid"] for each in events} == {0, 1}
+    parts = step_parts(run)[["worker", *PARTS]].groupby("worker").sum()
+    for worker, row in parts.iterrows():
+        for part in PARTS:
+            spans = [each["dur"] for each in events if each["name"] == part and each["pid"] == worker]
+            assert sum(spans) == pytest.approx(row[part] * 1e6, abs=20), part
+    for each in (each for each in events if each["name"] in PARTS):
+        around = [one for one in whole if one["pid"] == each["pid"] and one["ts"] <= each["ts"]]
+        assert each["ts"] + each["dur"] <= around[-1]["ts"] + around[-1]["dur"], "each lies within its step"
 
 
 def test_timeline_of_a_failure_names_the_worker(tmp_path):
@@ -161,7 +181,7 @@ def test_without_records_the_figure_says_how_to_get_them(tmp_path, name):
 def test_timeline_without_records_still_has_the_events(tmp_path):
     ax = plots.timeline(fabricate(tmp_path, steps=0))
     assert NO_RECORDS[1:] in said(ax)
-    np.testing.assert_allclose(spans(ax, 1, 0.5), [(0.1, 1.0)])
+    assert seconds_of(ax, "build", 1) == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("name", sorted(OF_A_RUN - OTHERWISE | {"timeline"}))

@@ -63,7 +63,7 @@ def test_each_control_changes_the_numbers_and_the_picture(lab):
     ):
         lab.controls[control].value = value
         assert words in lab.words.value
-        assert 'src="data:image/png;base64,iVBOR' in lab.picture.value
+        assert 'src="data:image/svg+xml;base64,' in lab.picture.value
         assert lab.picture.value not in pictures
         pictures.append(lab.picture.value)
 

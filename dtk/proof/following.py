@@ -287,7 +287,8 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
     if steps.step is not None and not steps.between:
         found.append(_update(steps, replicas))
     if found:
-        return min(found, key=lambda error: error.step or 0)  # of the same step the first in the list
+        # Of the same step the first in the list; a batch that explains its loss explains the update of its call.
+        return min(found, key=lambda error: _began(error, steps))
     if steps.end == "unmatched":
         return VerificationError(
             _(
@@ -316,6 +317,11 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             remedy=_("let the data and its size alone decide how many steps there are"),
         )
     return _undecided(steps, ours.steps) if steps.is_open else None
+
+
+def _began(error: VerificationError, steps: Steps) -> int:
+    step = error.step or 0
+    return steps.call(step) if error.reason == "uneven batch" else step
 
 
 def _undecided(steps: Steps, made: int) -> VerificationError:

@@ -93,6 +93,10 @@ class Steps:
         """Whether calls make several of the run's steps, whose updates can't be told apart."""
         return self.whole and len(self.followed) < steps
 
+    def call(self, step: int) -> int:
+        """The first step of the call that made this one, where all calls were followed; else the step itself."""
+        return max((first for first in self.followed if first <= step), default=step) if self.whole else step
+
     def tight(self, steps: int) -> list[bool]:
         """Of each step, whether its loss is from the run's state, or so soon after that rounding has not grown."""
         found, since, loose = [], INSIDE, False
@@ -247,11 +251,9 @@ class Proof:
     def __repr__(self) -> str:
         return f"<Proof {self.verdict}: {self.steps} steps>"
 
-    def _repr_png_(self) -> bytes | None:
-        if not self.followers:
-            return None
-        picture: bytes = import_module("dtk.view.proof").picture(self)
-        return picture
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        pictures: dict[str, Any] = import_module("dtk.view.proof").pictures(self) if self.followers else {}
+        return pictures
 
 
 def kept(folder: Path) -> Proof | None:

@@ -30,6 +30,7 @@ __all__ = [
     "spans",
     "step_parts",
     "step_reductions",
+    "step_spans",
     "step_times",
     "throughput",
     "typical_steps",
@@ -213,29 +214,63 @@ def step_parts(run: Recorded) -> pandas.DataFrame:
         - python: from the end of the step before until this one began: callbacks, code between two steps.
         - input: from there until the step had its data, without the all-reduce that asks whether all workers have data.
         - waiting: in all-reduces, until the last worker's part was there. An all-reduce beside which the worker still
-          computes its own gradients does not count.
+          computes its own gradients does not count. Without marks (DTK_MARKS=0): `step_times`' waiting.
         - all_reduce: in all-reduces after that.
         - compute: the rest: forward, backward, the optimizer's update, metrics.
     """
-    steps, marks = _recorded(run.folder)
+    steps, spans = _in_parts(run.folder)
+    seconds = spans.assign(seconds=spans.end - spans.begin).pivot_table("seconds", "row", "part", "sum")
+    return steps[["worker", "step", "period"]].join(seconds.reindex(steps.index, columns=list(PARTS)).fillna(0.0))
+
+
+def step_spans(folder: RunFolder) -> pandas.DataFrame:
+    """When each part of each step was, one after the other, as `step_parts` adds them up.
+
+    Returns:
+        One row for each span. Columns: worker, step, part (of PARTS), begin, end, in seconds since the call of
+        `dtk.run`.
+    """
+    steps, spans = _in_parts(folder)
+    return spans.join(steps[["worker", "step"]], on="row")[["worker", "step", "part", "begin", "end"]]
+
+
+def _in_parts(folder: RunFolder) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """The steps as `_recorded` has them, and the spans that they are made of: row (the step's place), part, begin, end.
+
+    Where spans overlap, a step is waiting before it is in an all-reduce, and in either before anything else.
+    """
+    import pandas as pd
+
+    steps, marks = _recorded(folder)
     takes, reductions = marks[~marks.reduce], _reductions(marks)
     asked = takes.groupby("row").begin.min().reindex(steps.index)
     start = asked.fillna(steps.started).clip(steps.lo, steps.ended)
-    had = takes.groupby("row").end.max().reindex(steps.index).clip(upper=steps.ended)
-    had = np.fmax(had, start)
+    had = np.fmax(takes.groupby("row").end.max().reindex(steps.index).clip(upper=steps.ended), start)
     # Packs of gradients are reduced while earlier layers' gradients are computed: they count from the last pack on.
     row, begin, end = reductions.row, reductions.begin, reductions.end
     last_pack = begin.where(reductions.gradients).groupby(row).transform("max")
     begin = begin.mask(reductions.gradients, last_pack)
     waited = np.maximum(reductions.waited, begin)
-    reducing, waiting = _covered(row, begin, end, steps.index), _covered(row, begin, waited, steps.index)
-    in_input = _covered(row, np.maximum(begin, row.map(start)), np.minimum(end, row.map(had)), steps.index)
-
-    found = steps[["worker", "step", "period"]].copy()
-    found["python"], found["input"] = start - steps.lo, had - start - in_input
-    found["compute"] = found.period - found.python - found["input"] - reducing
-    found["all_reduce"], found["waiting"] = reducing - waiting, waiting
-    return found
+    unmarked = steps if marks.empty else steps[:0]
+    first_to_last = (  # where several are at once, the first counts
+        ("waiting", row, begin, waited),
+        ("waiting", unmarked.index, unmarked.ended - unmarked.within, unmarked.ended),
+        ("all_reduce", row, begin, end),
+        ("python", steps.index, steps.lo, start),
+        ("input", steps.index, start, had),
+        ("compute", steps.index, steps.lo, steps.ended),
+    )
+    every = pd.concat(
+        pd.DataFrame({"row": of, "begin": begins, "end": ends, "rank": rank})
+        for rank, (_, of, begins, ends) in enumerate(first_to_last)
+    ).query("end > begin")
+    edges = [every[["row", "rank"]].assign(at=every[name], open=sign) for name, sign in (("begin", 1), ("end", -1))]
+    found = pd.concat(edges).sort_values(["row", "at"], ignore_index=True)
+    open_now = np.stack([(found.open * (found["rank"] == rank)).cumsum() > 0 for rank in range(len(first_to_last))])
+    found["end"] = found.groupby("row")["at"].shift(-1)
+    found["part"] = np.array([name for name, *_ in first_to_last])[open_now.argmax(axis=0)]
+    found = found[open_now.any(axis=0) & (found.end > found["at"])]
+    return steps, found.rename(columns={"at": "begin"})[["row", "part", "begin", "end"]]
 
 
 def step_reductions(run: Recorded) -> pandas.DataFrame:
@@ -257,13 +292,15 @@ def step_reductions(run: Recorded) -> pandas.DataFrame:
 
 
 def _recorded(folder: RunFolder) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """The steps without each worker's first, with `lo`, when the step before ended; and the marks in these steps.
+    """The steps without each worker's first, and the marks in them.
 
+    Steps, as `step_times` has them, with lo, when the step before ended, and within, `within_epochs`' waiting.
     Marks: worker, reduce (or else a wait for data), begin, end, bytes; row, the step's place; and the step's columns.
     """
     import pandas as pd
 
     times = step_times(folder.own_records)
+    times["within"] = within_epochs(times).waiting
     later = times.step > times.groupby("worker").step.transform("min")
     steps = times[later].sort_values(["worker", "ended"], ignore_index=True)
     steps["lo"] = steps.ended - steps.period
@@ -289,13 +326,3 @@ def _reductions(marks: pandas.DataFrame) -> pandas.DataFrame:
     waited = last.clip(found.begin, np.maximum(found.begin, found.end))
     most = found.groupby("row").bytes.transform("max")
     return found.assign(waited=waited, gradients=found.bytes >= _LARGE * most)
-
-
-def _covered(row: pandas.Series, begin: Any, end: Any, rows: pandas.Index) -> pandas.Series:
-    """How many seconds of each row the given spans of it cover together: spans may overlap."""
-    import pandas as pd
-
-    spans = pd.DataFrame({"row": row, "begin": begin, "end": end}).query("end > begin").sort_values(["row", "begin"])
-    before = spans.groupby("row").end.cummax().groupby(spans.row).shift()  # until when those before it cover
-    own = (spans.end - np.fmax(spans.begin, before)).clip(lower=0.0)
-    return own.groupby(spans.row).sum().reindex(rows, fill_value=0.0)

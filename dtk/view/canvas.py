@@ -21,12 +21,13 @@ import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 
-from dtk.environment import in_notebook
+from dtk.environment import in_notebook, live_mode
 from dtk.language import N_, _, columns, language, three
 from dtk.view.palette import CURVE_COLORS
 
@@ -49,10 +50,12 @@ __all__ = [
     "name_rows",
     "names_of",
     "note",
+    "on",
     "only_text",
     "page",
     "png",
     "row_of_blocks",
+    "svg",
     "table",
     "text",
     "thinned",
@@ -73,6 +76,10 @@ class Described(Figure):
     def draw(self, renderer: Any) -> None:
         lend_font(self)
         super().draw(renderer)
+
+    def _repr_svg_(self) -> str | None:
+        """In a notebook that someone looks at, beside the PNG: the picture that follows the page's theme."""
+        return svg(self) if live_mode() == "widgets" else None
 
 
 class Shown(Axes):
@@ -127,22 +134,52 @@ def drawn() -> list[tuple[Figure, str]]:
     return [(figure, words) for words, figure in newest.items()]
 
 
-def png(figure: Figure, dpi: float | str = "figure") -> bytes:
+def png(figure: Figure) -> bytes:
     """Return the figure as a PNG, for a page that shows it by itself."""
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=dpi)
+    figure.savefig(file, format="png")
     return file.getvalue()
 
 
-def image(figure: Figure, words: str, dpi: int = 120, style: str = "") -> str:
+_INK, _PAPER = "#000000", "#ffffff"  # what a theme turns round; letters on a colour are written by `on`
+_THEMES = (
+    "<style>:root {--ink: #000; --paper: #fff; fill: var(--ink)} "
+    "@media (prefers-color-scheme: dark) {:root {--ink: #e0e0e0; --paper: #111}}</style>"
+)
+
+
+def svg(figure: Figure) -> str:
+    """Return the figure as a picture that is light or dark as the page's `color-scheme` is, such as JupyterLab's.
+
+    A figure of another style than matplotlib's, whose ground is not white, keeps its colours.
+    """
+    file = io.StringIO()
+    figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Title": figure.get_label(), "Date": None})
+    drawn = file.getvalue()
+    drawn = drawn[drawn.index("<svg") :]
+    if to_hex(figure.get_facecolor()) != _PAPER:
+        return drawn
+    return drawn.replace(_INK, "var(--ink)").replace(_PAPER, "var(--paper)").replace(">", f">{_THEMES}", 1)
+
+
+def image(figure: Figure, words: str, style: str = "") -> str:
     """Return the figure as HTML. words: what it says, for those who see none."""
-    source = base64.b64encode(png(figure, dpi)).decode()
-    return f'<img alt="{html.escape(words)}" style="{style}" src="data:image/png;base64,{source}">'
+    source = base64.b64encode(svg(figure).encode()).decode()
+    return f'<img alt="{html.escape(words)}" style="{style}" src="data:image/svg+xml;base64,{source}">'
 
 
 def ink(ax: Axes) -> Any:
     """Return the colour of text on these axes: black on a light theme, white on a dark one."""
     return ax.xaxis.label.get_color()
+
+
+def on(color: str) -> str:
+    """Return the colour of letters on a block of this colour, whatever the theme.
+
+    >>> on("#0072B2"), on("#F0E442")
+    ('#fffffe', '#000001')
+    """
+    return "#fffffe" if np.dot(to_rgb(color), (0.299, 0.587, 0.114)) < 0.5 else "#000001"
 
 
 def alternative(ax: Axes) -> str:
@@ -385,7 +422,7 @@ body {{font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 table {{border-collapse: collapse; width: 100%}}
 th, td {{text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid #8886}}
 figure {{margin: 1.5rem 0; overflow-x: auto}}
-img {{max-width: 100%; min-width: 30rem; background: #fff}}
+img {{max-width: 100%; min-width: 30rem}}
 pre {{overflow-x: auto; padding: .8rem; border: 1px solid #8886; font-size: .8rem}}
 </style></head><body>
 <h1>{title}</h1><p>{ended}</p>

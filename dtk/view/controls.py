@@ -56,7 +56,7 @@ class Lab:
         figure: Any = ax.get_figure(root=True)
         # Below 30em its letters would be too small to read; the page then scrolls the picture.
         style = f"width:{figure.get_figwidth():g}in;max-width:100%;min-width:30em"
-        picture = image(figure, alternative(ax), 150, style)
+        picture = image(figure, alternative(ax), style)
         self.picture.value = f'<div style="overflow-x:auto">{picture}</div>'
 
     def __repr__(self) -> str:

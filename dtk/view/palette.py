@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dtk.language import _
+from dtk.language import N_, _
 from dtk.watch.waiting import called
 
 __all__ = [
     "CURVE_COLORS",
     "EVALUATOR_COLOR",
     "PART_COLORS",
+    "PART_NAMES",
     "member_color",
     "member_name",
     "replica_name",
@@ -33,6 +34,14 @@ PART_COLORS = {
     "other": "#999999",
     "cores": "#AA3377",
     "smaller batch": "#66CCEE",
+}
+
+PART_NAMES = {  # of `dtk.step_parts`
+    "python": N_("Python, callbacks"),
+    "input": N_("input"),
+    "compute": N_("computing"),
+    "all_reduce": N_("all-reduce"),
+    "waiting": N_("waiting for the last"),
 }
 
 # Curves that are no workers: from the same palette, without its green, which some can't tell from its red; the last, a

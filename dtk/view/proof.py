@@ -18,7 +18,7 @@ from dtk.scaling.shares import whole_steps
 from dtk.view import canvas
 from dtk.view.palette import CURVE_COLORS
 
-__all__ = ["difference", "differences", "picture", "proof"]
+__all__ = ["difference", "differences", "pictures", "proof"]
 
 NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
 _LARGEST = N_("The largest difference is {words}")
@@ -186,12 +186,12 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def picture(found: Proof) -> bytes:
-    """Return the figure as a PNG, for a cell that ends with a proof."""
-    drawn = proof(found).get_figure(root=True)
-    assert drawn is not None
+def pictures(found: Proof) -> dict[str, Any]:
+    """Return the figure as a PNG and, where someone looks, as an SVG, for a cell that ends with a proof."""
+    drawn: Any = proof(found).get_figure(root=True)
     plt.close(drawn)  # or the cell would show it once more
-    return canvas.png(drawn)
+    themed = drawn._repr_svg_()
+    return {"image/png": canvas.png(drawn), **({"image/svg+xml": themed} if themed else {})}
 
 
 def _title(found: Proof) -> str:

@@ -13,7 +13,7 @@ from dtk.language import N_, _
 from dtk.records import RunFolder
 from dtk.records.events import Finished, Ring, of_kind
 from dtk.records.tables import Recorded
-from dtk.view.canvas import axes, blank, headline, ink, legend_below, only_text
+from dtk.view.canvas import axes, blank, headline, ink, legend_below, on, only_text
 from dtk.view.palette import worker_color, worker_name
 
 __all__ = ["RingMessage", "Story", "ring", "story"]
@@ -183,7 +183,7 @@ def _cell(ax: Axes, corner: tuple[float, float], parts: tuple[int, ...] | None, 
         ax.add_patch(stripe)
         if times > 1:
             middle = (x + (worker + 0.5) * wide, y + 0.5)
-            ax.text(*middle, str(times), ha="center", va="center", fontsize=7.5, color="black")
+            ax.text(*middle, str(times), ha="center", va="center", fontsize=7.5, color=on(worker_color(worker)))
     thick = 1.8 if _whole(parts, workers) else 0.5
     ax.add_patch(Rectangle((x, y), 0.9, 1, fill=False, edgecolor=ink(ax), lw=thick))
     if parts is None:

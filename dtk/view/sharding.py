@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from dtk.language import N_, _, ngettext
 from dtk.scaling.timing import spans
-from dtk.view.canvas import axes, headline, ink, name_rows
+from dtk.view.canvas import axes, headline, ink, name_rows, on
 from dtk.view.palette import replica_name, worker_color, worker_name
 
 if TYPE_CHECKING:
@@ -129,11 +127,9 @@ def _tile(
     """A tile with its number, upper left corner and size in the axes' units; without a colour, an empty one."""
     x, y, w, h = corner[0] + 0.04 * size[0], corner[1] + 0.05 * size[1], 0.92 * size[0], 0.9 * size[1]
     style: dict[str, Any] = {"facecolor": color or "none", "edgecolor": "none", "ls": "-"}
-    words = ink(ax)
+    words = on(color) if color else ink(ax)
     if color is None:
         style |= {"edgecolor": ink(ax), "lw": 0.8, "ls": (0, (2, 2))}
-    else:
-        words = "white" if np.dot(to_rgb(color), (0.299, 0.587, 0.114)) < 0.5 else "black"
     if twice:
         style |= {"edgecolor": ink(ax), "lw": min(1.6, 0.2 * points)}
     ax.add_patch(Rectangle((x, y), w, h, **style))

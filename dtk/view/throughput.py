@@ -19,7 +19,7 @@ from dtk.scaling import timing
 from dtk.scaling.summary import GAPS, losses
 from dtk.scaling.timing import PARTS, step_parts, step_reductions
 from dtk.view import canvas
-from dtk.view.palette import PART_COLORS, worker_color, worker_name
+from dtk.view.palette import PART_COLORS, PART_NAMES, worker_color, worker_name
 
 __all__ = ["efficiency", "overlap", "step_time", "throughput"]
 
@@ -242,11 +242,11 @@ def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
     """
     bottom = 0.0
     for name, height in {N_("measured"): float(row.efficiency), **losses(row.to_dict())}.items():
-        ax.bar(x, height, _WIDTH, bottom, color=PART_COLORS.get(name, _MEASURED), label=name, lw=0)
+        color = PART_COLORS.get(name, _MEASURED)
+        ax.bar(x, height, _WIDTH, bottom, color=color, label=name, lw=0)
         words = f"{height:.0%}" if name == "measured" else _(name) if name == row.gap else ""
         if height > _SHOWN and columns(words) <= room:
-            color = "white" if name in ("measured", "cores") else "black"
-            ax.text(x, bottom + height / 2, words, ha="center", va="center", color=color, fontsize=8.5)
+            ax.text(x, bottom + height / 2, words, ha="center", va="center", color=canvas.on(color), fontsize=8.5)
         bottom += height
     return bottom
 
@@ -273,13 +273,6 @@ def _failed(ax: Axes, x: int, words: str) -> None:
 
 # ---- a step's parts
 
-_MEANING = {
-    "python": N_("Python, callbacks"),
-    "input": N_("input"),
-    "compute": N_("computing"),
-    "all_reduce": N_("all-reduce"),
-    "waiting": N_("waiting for the last"),
-}
 _PART_SHOWN = 0.075  # of the longest bar: a part that is shorter holds no number
 NOTHING = N_("no all-reduce of gradients was noted: it takes two workers, and records of steps")
 _OPACITY = {"compute": 0.35, "waiting": 1.0, "all_reduce": 1.0}
@@ -310,12 +303,12 @@ def step_time(run: Any, ax: Axes | None = None) -> Axes:
         canvas.note(ax, _("{number} ms", number=three(end)), (end, row), (5, 0))
         for part, value, right in zip(PARTS, values, np.cumsum(values), strict=True):
             if value > _PART_SHOWN * longest:
-                color = "white" if part in ("compute", "input") else "black"
+                color = canvas.on(PART_COLORS[part])
                 ax.text(right - value / 2, row, three(value), ha="center", va="center", color=color, fontsize=9)
     canvas.name_rows(ax, list(table.index), margin=0)
     ax.set_ylabel(_("workers × examples each") if of_study else "")  # noqa: RUF001
     ax.set(xlabel=_("ms a step"), xlim=(0, 1.14 * longest))
-    canvas.legend_below(ax, [Patch(color=PART_COLORS[part], label=_(_MEANING[part])) for part in PARTS], ncols=5)
+    canvas.legend_below(ax, [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in PARTS], ncols=5)
     canvas.headline(ax, *_parts_words(table))
     return ax
 
@@ -343,7 +336,7 @@ def _parts_words(table: pandas.DataFrame) -> tuple[str, str]:
     biggest = str(row.idxmax())
     most, whole = three(row[biggest]), three(row.sum())
     words = N_("The biggest part of a step is {part}: {most} of {whole} ms ({longest})")
-    title = _(words, part=_(_MEANING[biggest]), most=most, whole=whole, longest=longest)
+    title = _(words, part=_(PART_NAMES[biggest]), most=most, whole=whole, longest=longest)
     caption = _("Medians of each part over the steps after the first; at the end of a bar, their sum.")
     return title, f"{caption} {_('What is sent while it computes counts as computing.')}"
 

@@ -4,8 +4,10 @@ was started again, which steps were kept, which were lost, which were computed t
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+import textwrap
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,65 +21,72 @@ from dtk.records import RunFolder, evaluations
 from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
 from dtk.records.tables import Recorded
 from dtk.scaling import timing
-from dtk.scaling.timing import Pace, fates, pace, spans, typical_steps, within_epochs
+from dtk.scaling.timing import PARTS, fates, pace, spans, typical_steps, within_epochs
 from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
-from dtk.view.palette import CURVE_COLORS, member_color, member_name
+from dtk.view.palette import CURVE_COLORS, EVALUATOR_COLOR, PART_COLORS, PART_NAMES, member_name
 
-__all__ = ["restarts", "timeline"]
+__all__ = ["restarts", "timeline", "trace"]
 
 _LABEL_POINTS = 8.0
 _ZOOMED = 6  # steps in the lower picture
 _MUCH, _ALWAYS = 0.25, 0.9  # of a worker's time, of the steps: a wait for one and the same worker is the message
-_THIN = 1 / 150  # part of the picture's width: steps that are thinner are drawn as one block
+_COLUMNS = 75  # of a lane, where it has more steps than that
+_LONG = 170  # letters of a headline
+_SILENT = 2.0  # seconds without a step before the end that are no pause
 
-# How a phase is drawn, in the worker's colour: (opacity, hatch). Brighter is more use to the training.
-_PHASES = {"start": (0.25, ""), "build": (0.5, ""), "step": (1.0, ""), "waiting": (0.25, "/////"), "other": (0.12, "")}
+# How what is no step is drawn, in the ink of the page: (opacity, hatch).
+_PHASES = {"start": (0.07, ""), "build": (0.17, ""), "silence": (0.0, "//////")}
 _MEANING = {
     "start": N_("start of the process"),
-    "build": N_("build: until the first step"),
-    "step": N_("steps"),
-    "waiting": N_("waiting for the last worker"),
-    "other": N_("between and after the steps"),
+    "build": N_("build: until the first step's end"),
+    "silence": N_("nothing more came"),
 }
-_HATCHED = N_(
-    "Pale: start and build; full colour: steps; hatched: waiting, at least, for the last worker to begin (most at "
-    "worker {worker}: {share:.0%} of its time in steps)."
-)
 
 
 class _Lane(NamedTuple):
     """One member's times in seconds since the call of `dtk.run`.
 
-    running: its function was called. ended: it finished or failed; NaN while it runs. steps: rows of
-    `pace.within_epochs`, in order. evaluations: an evaluator's, as in `Run.evaluations`; None for a worker. since: the
-    start of the cluster that this lane belongs to. faults: when each came, and its kind.
+    running: its function was called. ended: it finished or failed; NaN where it did neither. steps: by number, with
+    begin, end, loss and examples of its replicas. parts: rows of `timing.step_spans`. evaluations: an evaluator's, as
+    in `Run.evaluations`; None for a worker. since, until: of the cluster that this lane belongs to. faults: when each
+    came, and its kind.
     """
 
     name: str
     worker: int
-    color: str
     running: float
     ended: float
     failed: bool
     steps: pandas.DataFrame
+    parts: pandas.DataFrame
     evaluations: pandas.DataFrame | None
     since: float
+    until: float
     faults: list[tuple[float, str]]
+
+    @property
+    def built(self) -> float:
+        """Its first step ended; NaN without one."""
+        return float(self.steps.end.iloc[0]) if len(self.steps) else float("nan")
 
     @property
     def last(self) -> float:
         """The last that is known of the member."""
-        table = self.steps if self.evaluations is None else self.evaluations
-        last = float(table.ended.iloc[-1]) if len(table) else self.running
-        return float(np.fmax(last, self.ended))
+        table = self.parts if self.evaluations is None else self.evaluations.rename(columns={"ended": "end"})
+        return float(np.nanmax([self.running, self.built, self.ended, *table.end.to_numpy()[-1:]]))
+
+    @property
+    def silent(self) -> bool:
+        """Whether the run went on for long after that."""
+        return not np.isfinite(self.ended) and self.until - self.last > _SILENT
 
 
 def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
-    """Draw one lane per worker: start, build, steps, waiting, pauses, the end; and below, a few steps enlarged.
+    """Draw one lane per worker: start, build, the parts of its steps, silence; and below, a few steps enlarged.
 
-    Under them an evaluator's evaluations, with the step of the weights. Waiting is drawn at a step's end, and is a
-    lower bound: no all-reduce can end before the last worker has begun the step. A wait in an epoch's first step
-    is part of the pause between the epochs, and so is not hatched. The enlarged steps are of one epoch.
+    The parts are `dtk.step_parts`', in the colours of `dtk.plot.step_time`; where there are more of them than the
+    picture has room for, a column shows how the time in it is divided. Under the workers an evaluator's evaluations,
+    with the step of the weights. The enlarged steps are of one epoch.
 
     Args:
         run: from `dtk.run` or `dtk.baseline`, or the error of a run that failed.
@@ -88,19 +97,20 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     """
     attempts = _attempts(run)
     lanes, every = attempts[-1], [lane for attempt in attempts for lane in attempt]
-    if not any(len(lane.steps) or lane.running > 0 for lane in every):
+    if not any(np.isfinite(lane.built) or lane.running > 0 for lane in every):
         return only_text(ax, NO_RECORDS)
+    times = within_epochs(timing.step_times(run.folder.own_records))
     workers = [lane for lane in lanes if lane.evaluations is None]
-    chosen = typical_steps(_times(workers), _ZOOMED) if all(len(lane.steps) for lane in workers) else []
+    chosen = typical_steps(times, _ZOOMED) if all(np.isfinite(lane.built) for lane in workers) else []
     zoom = ax is None and bool(chosen)
     tall = max(1.0, 0.28 * len(lanes) + 0.5)
     top, *below = axes(ax, (1.0, 0.8) if zoom else (1.0,), (7.0, max(3.6, 1.8 + (1.8 if zoom else 1.0) * tall)))
-    whole = max(lane.last for lane in every)
+    whole = max(lane.until if lane.silent else lane.last for lane in every)
     for lane in every:
-        _draw(top, lane, (0.0, whole), whole)
+        _draw(top, lane)
     _dress(top, lanes, (0.0, whole * 1.02))
     top.set_xlabel(_("seconds since the call of dtk.run"))
-    title, caption = _words(lanes, whole)
+    title, caption = _words(run, lanes, times, whole)
     if len(attempts) > 1:
         title = _("{count} attempts; the run took {seconds:.1f} s", count=len(attempts), seconds=whole)
     headline(top, title, caption)
@@ -109,8 +119,8 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
         top.axvline(at, color=ink(top), lw=1.0, ls=(0, (2, 2)))
         note(top, _("attempt {number}", number=number), (at, -0.48), (3, 0), fontsize=_LABEL_POINTS)
     for lower in below:
-        _enlarge(lower, workers, chosen, whole)
-    _legend(top, waiting=len(workers) > 1)
+        _enlarge(lower, workers, times, chosen)
+    _legend(top, every)
     for lane in every:
         _label_evaluations(top, lane)
     return top
@@ -119,12 +129,15 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
 def _attempts(run: Recorded) -> list[list[_Lane]]:
     """The lanes of each start of the cluster; one without restarts."""
     folders = [] if run.folder is None else [*run.folder.earlier, run.folder]
-    return [_lanes(folder, first=k == 0) for k, folder in enumerate(folders)] or [[]]
+    ends = {attempt.number: attempt.ended for attempt in run.folder.attempts} if folders else {}
+    return [_lanes(folder, k == 0, ends.get(k + 1, 0.0)) for k, folder in enumerate(folders)] or [[]]
 
 
-def _lanes(folder: RunFolder, first: bool) -> list[_Lane]:
+def _lanes(folder: RunFolder, first: bool, until: float) -> list[_Lane]:
     """first: its lanes begin with the call of `dtk.run`; those of further starts with the member's process."""
-    times = within_epochs(timing.step_times(folder.own_records))
+    how: Any = {"begin": ("started", "min"), "end": ("ended", "max"), "loss": ("loss", "sum")}
+    steps = folder.own_records.groupby(["worker", "step"]).agg(**how, examples=("examples", "sum")).reset_index("step")
+    parts = timing.step_spans(folder)
     lanes = []
     for member in folder.members:
         worker, events = member.worker, member.events
@@ -133,79 +146,79 @@ def _lanes(folder: RunFolder, first: bool) -> list[_Lane]:
         lane = _Lane(
             name=member_name(worker, folder.workers),
             worker=worker,
-            color=member_color(worker, folder.workers),
             running=begun,
             ended=at.get(Finished.state, at.get(Failed.state, float("nan"))),
             failed=Failed.state in at,
-            steps=times[times.worker == worker],
+            steps=steps[steps.index == worker].set_index("step"),
+            parts=parts[parts.worker == worker],
             evaluations=evaluations(events) if worker == folder.workers else None,
             since=0.0 if first else at.get(Starting.state, begun),
+            until=until,
             faults=[(event.at, event.kind) for event in of_kind(events, FaultCame)],
         )
         lanes.append(lane)
     return lanes
 
 
-def _times(lanes: list[_Lane]) -> pandas.DataFrame:
-    """The steps of all lanes."""
-    return pandas.concat([lane.steps for lane in lanes], ignore_index=True)
-
-
-def _draw(ax: Axes, lane: _Lane, span: tuple[float, float], whole: float) -> None:
-    """Draw a lane's blocks, faults and failure within `span` seconds."""
-    steps, long = lane.steps, span[1] - span[0]
-    _blocks(ax, lane, "start", [lane.since], [lane.running])
+def _draw(ax: Axes, lane: _Lane, span: tuple[float, float] | None = None) -> None:
+    """Draw a lane's blocks, faults and failure; span: the seconds that are looked at, where that is not all of it."""
+    _block(ax, lane, "start", lane.since, lane.running)
     if lane.evaluations is not None:
-        _blocks(ax, lane, "other", [lane.running], [lane.last])
-        # A thin gap before each: evaluations that follow at once would look like a single long one.
-        _blocks(ax, lane, "step", lane.evaluations.started + 0.003 * long, lane.evaluations.ended)
+        each = lane.evaluations
+        bars = np.c_[each.started, each.ended - each.started]
+        # A thin line around each: evaluations that follow at once would look like a single long one.
+        colors = {"facecolor": EVALUATOR_COLOR, "edgecolor": ax.get_facecolor()}
+        ax.broken_barh(bars, (lane.worker - 0.36, 0.72), gid="evaluation", lw=1, **colors)
     else:
-        first = float(steps.started.iloc[0]) if len(steps) else lane.ended if np.isfinite(lane.ended) else whole
-        _blocks(ax, lane, "build", [lane.running], [first])
-    if len(steps):
-        _blocks(ax, lane, "other", [first], [lane.last])
-        seen = steps[(steps.ended > span[0]) & (steps.started < span[1])]
-        period = float(seen.period.median())
-        if period < _THIN * long:  # gaps and waiting can't be seen: only pauses of several steps stay
-            _blocks(ax, lane, "step", seen.started, seen.ended, joined=4 * period)
-        else:
-            busy = seen.ended - seen.waiting
-            _blocks(ax, lane, "step", seen.started, busy)
-            _blocks(ax, lane, "waiting", busy, seen.ended)
+        done = lane.built if np.isfinite(lane.built) else lane.last
+        _block(ax, lane, "build", lane.running, done)
+        _stacked(ax, lane, span)
+    if lane.silent:
+        _block(ax, lane, "silence", lane.last, lane.until)
+    low, high = span or (-np.inf, np.inf)
     for at, kind in lane.faults:
-        if span[0] <= at <= span[1]:
+        if low <= at <= high:
             ax.plot(at, lane.worker - 0.36, marker="v", ms=8, color=ink(ax), mec=ax.get_facecolor(), zorder=5)
             words = note(ax, kind, (at, lane.worker - 0.36), (6, 0), fontsize=_LABEL_POINTS)
             words.set_path_effects([withStroke(linewidth=2.5, foreground=ax.get_facecolor())])  # over any block
-    if lane.failed and span[0] <= lane.ended <= span[1]:
+    if lane.failed and low <= lane.ended <= high:
         ax.plot(lane.ended, lane.worker, marker="X", ms=10, color=ink(ax), mec=ax.get_facecolor(), zorder=5)
         note(ax, _("failed"), (lane.ended, lane.worker), (8, 0))
 
 
-def _blocks(
-    ax: Axes,
-    lane: _Lane,
-    phase: str,
-    starts: Sequence[float] | pandas.Series,
-    ends: Sequence[float] | pandas.Series,
-    joined: float = 0.0,
-) -> None:
-    """Draw blocks of one phase in a lane; blocks at most `joined` seconds apart become one."""
-    starts, ends = np.asarray(starts), np.asarray(ends)
-    starts, ends = starts[ends > starts], ends[ends > starts]
-    if not len(starts):
-        return
-    cut = np.flatnonzero(starts[1:] - ends[:-1] > joined) + 1
-    left, right = starts[np.r_[0, cut]], ends[np.r_[cut - 1, len(ends) - 1]]
+def _block(ax: Axes, lane: _Lane, phase: str, begin: float, end: float) -> None:
+    if end > begin:
+        ax.broken_barh([(begin, end - begin)], (lane.worker - 0.36, 0.72), gid=phase, **_style_of(ax, phase))
+
+
+def _style_of(ax: Axes, phase: str) -> dict[str, Any]:
     alpha, hatch = _PHASES[phase]
-    ax.broken_barh(
-        np.c_[left, right - left],
-        (lane.worker - 0.36, 0.72),
-        facecolors=(lane.color, alpha),
-        edgecolors=(lane.color, 1.0 if hatch else 0.0),
-        hatch=hatch or None,
-        lw=0,
+    return {"facecolor": (ink(ax), alpha), "edgecolor": (ink(ax), 0.6 if hatch else 0.0), "hatch": hatch, "lw": 0}
+
+
+def _together(steps: int) -> int:
+    """How many steps a column has."""
+    return -(-steps // _COLUMNS)
+
+
+def _stacked(ax: Axes, lane: _Lane, span: tuple[float, float] | None) -> None:
+    """Draw the parts of a lane's steps: how a column's time is divided; of a span, each part by itself."""
+    parts = lane.parts if span is None else lane.parts[(lane.parts.end > span[0]) & (lane.parts.begin < span[1])]
+    if parts.empty:
+        return
+    begins = parts.groupby("step").begin.min().to_numpy()
+    edges = (
+        np.unique(parts[["begin", "end"]]) if span else np.append(begins[:: _together(len(begins))], parts.end.max())
     )
+    low = np.full(len(edges), lane.worker + 0.36)
+    for part in reversed(PARTS):
+        mine = parts[parts.part == part]
+        ends = mine[["begin", "end"]].to_numpy().ravel()
+        so_far = np.cumsum(np.c_[np.zeros(len(mine)), mine.end - mine.begin].ravel())
+        inside = np.diff(np.interp(edges, ends, so_far)) if len(mine) else np.zeros(len(edges) - 1)
+        high = low - 0.72 * np.append(inside / np.diff(edges), 0.0)
+        ax.fill_between(edges, low, high, step="post", color=PART_COLORS[part], lw=0, gid=part)
+        low = high
 
 
 def _dress(ax: Axes, lanes: list[_Lane], xlim: tuple[float, float]) -> None:
@@ -215,13 +228,12 @@ def _dress(ax: Axes, lanes: list[_Lane], xlim: tuple[float, float]) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _enlarge(ax: Axes, lanes: list[_Lane], chosen: list[int], whole: float) -> None:
+def _enlarge(ax: Axes, lanes: list[_Lane], times: pandas.DataFrame, chosen: list[int]) -> None:
     """A few steps, in milliseconds."""
-    table = _times(lanes)
-    table = table[table.step.isin(chosen)]
+    table = times[times.step.isin(chosen)]
     left, right = float(table.started.min()), float(table.ended.max())
     for lane in lanes:
-        _draw(ax, lane, (left, right), whole)
+        _draw(ax, lane, (left, right))
     _dress(ax, lanes, (left, right))
     ticks = ax.xaxis.get_major_locator().tick_values(0, (right - left) * 1e3)
     ticks = [tick for tick in ticks if 0 <= tick <= (right - left) * 1e3]
@@ -230,30 +242,40 @@ def _enlarge(ax: Axes, lanes: list[_Lane], chosen: list[int], whole: float) -> N
     ax.set_title(_("Steps {first} to {last}, enlarged", first=chosen[0], last=chosen[-1]), loc="left", fontsize=9)
 
 
-def _words(lanes: list[_Lane], whole: float) -> tuple[str, str]:
-    timed = [lane for lane in lanes if len(lane.steps)]
-    caption = [_("Pale: start and build; full colour: steps.")]
-    waits = pace(_times(timed)) if timed else None
-    title = _title(timed, [lane for lane in lanes if lane.failed], waits, whole)
-    if not timed:
+def _words(run: Recorded, lanes: list[_Lane], times: pandas.DataFrame, whole: float) -> tuple[str, str]:
+    caption = [_("Grey: start and build.")]
+    if times.empty:
         words = _(NO_RECORDS)
         caption = [_("{sentence}.", sentence=words[0].upper() + words[1:])]
-    elif waits is not None:
-        caption = [_(_HATCHED, worker=waits.worker, share=waits.share)]
+    else:
+        words = N_("Each column: a step, divided as its time was.")
+        many = max(_together(lane.parts.step.nunique()) for lane in lanes)
+        if many > 1:
+            words = N_("Each column: {many} steps, divided as their time was.")
+        caption.append(_(words, many=many))
     if lanes[-1].evaluations is not None:
-        caption.append(_("Grey: the evaluator; each block is an evaluation, with the step of its weights."))
-    return title, " ".join(caption)
+        caption.append(_("Under them the evaluator; each block is an evaluation, with the step of its weights."))
+    return _title(run, lanes, times, whole), " ".join(caption)
 
 
-def _title(timed: list[_Lane], failed: list[_Lane], waits: Pace | None, whole: float) -> str:
+def _title(run: Recorded, lanes: list[_Lane], times: pandas.DataFrame, whole: float) -> str:
+    why = next((attempt.failed for attempt in reversed(run.folder.attempts) if attempt.failed), None)
+    if why:
+        return textwrap.shorten(why[0].upper() + why[1:], _LONG, placeholder=" …")
+    failed = [lane for lane in lanes if lane.failed]
     if failed:
         return _("{who} failed after {seconds:.1f} s", who=failed[0].name.capitalize(), seconds=failed[0].ended)
-    if waits is not None and waits.share >= _MUCH and waits.often >= _ALWAYS:
-        words = N_("Worker {worker} waits for worker {last}: {share:.0%} of its time in steps")
-        return _(words, worker=waits.worker, last=waits.last, share=waits.share)
-    if timed:
-        first = max(float(lane.steps.ended.iloc[0]) for lane in timed)
-        return _("The first step ended after {first:.1f} s, the run after {whole:.1f} s", first=first, whole=whole)
+    waits = pace(times)
+    if waits is not None and waits.often >= _ALWAYS:
+        parts = lanes[waits.worker].parts
+        seconds = parts.end - parts.begin
+        share = float(seconds[parts.part == "waiting"].sum() / seconds.sum())
+        if share >= _MUCH:
+            words = N_("Worker {worker} waits for worker {last}: {share:.0%} of its time in steps")
+            return _(words, worker=waits.worker, last=waits.last, share=share)
+    if len(times):
+        words = N_("The first step ended after {first:.1f} s, the run after {whole:.1f} s")
+        return _(words, first=max(lane.built for lane in lanes if np.isfinite(lane.built)), whole=whole)
     return _("What each worker did in {whole:.1f} s", whole=whole)
 
 
@@ -276,15 +298,47 @@ def _label_evaluations(ax: Axes, lane: _Lane) -> None:
             free = at - half - letter
 
 
-def _legend(ax: Axes, waiting: bool) -> None:
-    """The phases in the ink of the page, because each lane has them in its worker's colour."""
-    patches = []
-    for phase, (alpha, hatch) in _PHASES.items():
-        if phase != "waiting" or waiting:
-            face, edge = (ink(ax), alpha * 0.8), (ink(ax), 1.0 if hatch else 0.0)
-            style: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "hatch": hatch or None, "lw": 0}
-            patches.append(Patch(label=_(_MEANING[phase]), **style))
-    legend_below(ax, patches, fontsize=8.5)
+def _legend(ax: Axes, lanes: list[_Lane]) -> None:
+    seen = {part for lane in lanes for part in lane.parts.part}
+    patches = [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in PARTS if part in seen]
+    phases = [phase for phase in _PHASES if phase != "silence" or any(lane.silent for lane in lanes)]
+    patches += [Patch(label=_(_MEANING[phase]), **_style_of(ax, phase)) for phase in phases]
+    legend_below(ax, patches, ncols=4, fontsize=8.5)
+
+
+# ---- the same for a viewer of traces
+
+
+def trace(run: Recorded, path: Path) -> Path:
+    """Write what `timeline` draws as a trace, a process for each member; `Run.trace` says what is in it.
+
+    Source: Chrome's trace event format, complete events ("X") and instants ("i"), in microseconds.
+    """
+    found: list[dict[str, Any]] = []
+    for lane in (lane for attempt in _attempts(run) for lane in attempt):
+
+        def add(name: str, begin: float, end: float | None = None, pid: int = lane.worker, **args: Any) -> None:
+            at = round(begin * 1e6)  # both ends are rounded: parts stay within their step
+            how = {"ph": "i", "s": "p"} if end is None else {"ph": "X", "dur": round(end * 1e6) - at}
+            found.append({"name": name, "ts": at, "pid": pid, "tid": 0, "args": args, **how})
+
+        found.append({"name": "process_name", "ph": "M", "pid": lane.worker, "args": {"name": lane.name}})
+        add("start", lane.since, lane.running)
+        add("build", lane.running, min([lane.last, *lane.steps.begin]))
+        begins = lane.parts.groupby("step").begin.min()  # from the end of the step before
+        for its in lane.steps.itertuples():
+            begin = float(begins.get(its.Index, its.begin))
+            add(f"step {its.Index}", begin, its.end, loss=float(its.loss), examples=int(its.examples))
+        for part in lane.parts.itertuples():
+            add(part.part, part.begin, part.end)
+        for each in [] if lane.evaluations is None else lane.evaluations.itertuples():
+            add("evaluation", each.started, each.ended)
+        for at, kind in lane.faults:
+            add(f"fault: {kind}", at)
+        if np.isfinite(lane.ended):
+            add("failed" if lane.failed else "finished", lane.ended)
+    path.write_text(json.dumps({"traceEvents": found}))
+    return path
 
 
 # ---- a run that was started again

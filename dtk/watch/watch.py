@@ -191,7 +191,9 @@ class Watch:
             return failure.lost
         if failure.error is not None:
             return explain.in_one_sentence(failure.error["type"], failure.error["message"])
-        words = explain.exit_in_words(failure.code, self.killer(failure.code))
+        faults = events.of_kind(self.folder.members[failure.member].events, events.FaultCame)
+        asked = [_("as asked: {fault}", fault=fault.words) for fault in faults if fault.kind == "kill"]
+        words = explain.exit_in_words(failure.code, "".join(asked) or self.killer(failure.code))
         return in_words(words, limits.of_the_disk(self.folder.path))
 
     def killer(self, code: int | None) -> str:
