@@ -287,8 +287,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
     if steps.step is not None and not steps.between:
         found.append(_update(steps, replicas))
     if found:
-        # Of the same step the first in the list; a batch that explains its loss explains the update of its call.
-        return min(found, key=lambda error: _began(error, steps))
+        return min(found, key=lambda error: _began(error, steps))  # of the same step the first in the list
     if steps.end == "unmatched":
         return VerificationError(
             _(
@@ -320,8 +319,9 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
 
 
 def _began(error: VerificationError, steps: Steps) -> int:
-    step = error.step or 0
-    return steps.call(step) if error.reason == "uneven batch" else step
+    """The step from which it acts: of a batch that explains its loss, and so the update of its call, the call's."""
+    step, inside = error.step or 0, error.reason == "uneven batch" and steps.whole
+    return max((first for first in steps.followed if first <= step), default=step) if inside else step
 
 
 def _undecided(steps: Steps, made: int) -> VerificationError:

@@ -93,10 +93,6 @@ class Steps:
         """Whether calls make several of the run's steps, whose updates can't be told apart."""
         return self.whole and len(self.followed) < steps
 
-    def call(self, step: int) -> int:
-        """The first step of the call that made this one, where all calls were followed; else the step itself."""
-        return max((first for first in self.followed if first <= step), default=step) if self.whole else step
-
     def tight(self, steps: int) -> list[bool]:
         """Of each step, whether its loss is from the run's state, or so soon after that rounding has not grown."""
         found, since, loose = [], INSIDE, False
