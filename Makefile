@@ -63,7 +63,7 @@ demo: $(READY)  ## train on two workers and on one device, prove that they agree
 
 # In a container: make lab LAB_OPTIONS="--allow-root --ip=0.0.0.0"
 lab: $(READY)  ## open the lessons in JupyterLab
-	$(BIN)/jupyter lab --notebook-dir=notebooks $(LAB_OPTIONS)
+	$(BIN)/jupyter lab --notebook-dir=notebooks $(LAB_OPTIONS) notebooks/00_start_here.ipynb
 
 test: $(READY)  ## run the tests and the lessons, without slow tests, labs and appendices
 	$(BIN)/python -m pytest $(THREE) $(call report,$(VENV)) --nbval tests dtk notebooks/[0-9]*.ipynb notebooks/zh/00*.ipynb

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import math
 import os
 import time
@@ -137,6 +138,14 @@ class Run(RunLike):
         # No directory, no seconds: this text stands in stored outputs of notebooks and must not change.
         steps = int(self.records.step.max()) if len(self.records) else 0
         return f"<Run mode={self.mode} workers={self.workers} replicas={self.replicas * self.workers} steps={steps}>"
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook that someone looks at: how it ended, what was trained, a row for each worker, where it is."""
+        if environment.live_mode() != "widgets":
+            return None
+        from dtk.scaling import summary
+
+        return f"{summary.as_html(self)}<p><code>{html.escape(str(self.dir))}</code></p>"
 
 
 def run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import matplotlib.pyplot as plt
@@ -23,7 +24,7 @@ from dtk.scaling import timing
 from dtk.scaling.timing import PARTS, step_parts
 from dtk.view.canvas import NO_RECORDS
 from dtk.view.cluster_picture import ClusterPicture
-from dtk.view.palette import EVALUATOR_COLOR, worker_color
+from dtk.view.palette import EVALUATOR_COLOR, PART_COLORS, worker_color
 
 
 @pytest.fixture
@@ -197,6 +198,21 @@ def test_a_cell_that_ends_with_a_figure_shows_no_text_beside_it(pair):
         assert formatter.format(ax) == ({}, {})
     own = plots.loss_scaling(pair[0], ax=plt.figure().subplots())
     assert "text/plain" in formatter.format(own)[0], "axes of one's own are left as they are"
+
+
+def test_a_picture_for_someone_who_looks_is_light_or_dark_as_the_page_is(pair, monkeypatch):
+    figure = plots.timeline(pair[0]).figure
+    assert figure._repr_svg_() is None
+    assert pair[0]._repr_html_() is None
+    monkeypatch.setenv("DTK_LIVE", "widgets")
+    drawn = ET.fromstring(figure._repr_svg_())
+    assert "prefers-color-scheme: dark" in drawn.find("{*}style").text
+    colors = {color for each in drawn.iter() for color in re.findall("#[0-9a-f]{6}", each.get("style", ""))}
+    assert {"#000000", "#ffffff"}.isdisjoint(colors)
+    assert {color.lower() for color in PART_COLORS.values()} & colors
+    assert "<td>worker 1</td><td>30</td>" in pair[0]._repr_html_()
+    figure.set_facecolor("#222222")  # of a style of one's own
+    assert "prefers-color-scheme" not in figure._repr_svg_()
 
 
 def test_curves_on_new_axes_have_no_workers_colours():

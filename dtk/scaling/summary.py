@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,19 @@ if TYPE_CHECKING:
 
     from dtk.records.tables import Recorded
 
-__all__ = ["GAPS", "MEASURES", "apart", "facts", "how_it_ended", "lines", "losses", "measures", "rows", "study_summary"]
+__all__ = [
+    "GAPS",
+    "MEASURES",
+    "apart",
+    "as_html",
+    "facts",
+    "how_it_ended",
+    "lines",
+    "losses",
+    "measures",
+    "rows",
+    "study_summary",
+]
 
 
 def facts(run: Recorded) -> dict[str, Any]:
@@ -81,12 +94,22 @@ def how_it_ended(run: Recorded) -> str:
 
 def lines(run: Recorded) -> list[str]:
     """The facts and the rows as text, a table of fixed width."""
-    heads = ("", _("steps"), _("examples"), _("a step"), _("ended"))
-    table = [heads]
+    return [_in_a_line(facts(run)), *aligned(_table(run), right=(1, 2, 3))]
+
+
+def as_html(run: Recorded) -> str:
+    """The same for a page, with how the run ended."""
+    table = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in _table(run))
+    return f"<p>{escape(how_it_ended(run))}<br>{escape(_in_a_line(facts(run)))}</p><table>{table}</table>"
+
+
+def _table(run: Recorded) -> list[tuple[str, ...]]:
+    """The names of the columns, then the rows."""
+    table: list[tuple[str, ...]] = [("", _("steps"), _("examples"), _("a step"), _("ended"))]
     for row in rows(run):
         counts = f"{row['steps']:,}", f"{row['examples']:,}"
         table.append((row["name"], *counts, _milliseconds(row), _(row["ended"])))
-    return [_in_a_line(facts(run)), *aligned(table, right=(1, 2, 3))]
+    return table
 
 
 def _in_a_line(said: dict[str, Any]) -> str:

@@ -114,7 +114,8 @@ def _overlay(ax: Axes, total: pandas.Series, run: Recorded, records: pandas.Data
     alone = _finite(scaling.whole_steps(records).sum(axis=1, skipna=False))
     drawn = alone.iloc[canvas.thinned(alone.to_numpy())]
     marker, name = "." if len(alone) < 3 else "", _("one device alone")
-    ax.plot(drawn.index, drawn, color=canvas.ink(ax), lw=1.6, ls=(0, (4, 2)), marker=marker, label=name)
+    style: dict[str, Any] = {"drawstyle": "steps-mid", "ls": (0, (4, 2)), "lw": 1.6, "color": canvas.ink(ax)}
+    ax.plot(drawn.index, drawn, marker=marker, label=name, **style)
     both = total.index.intersection(alone.index)
     apart = (total[both] - alone[both]).abs() > _VISIBLE * alone[both].abs()
     if not apart.any():

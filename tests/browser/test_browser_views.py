@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from PIL import Image
 
 # Elements of the live view that are wider than the room they have.
 _WIDE = """view => [...view.querySelectorAll("*")].filter(part => part.getBoundingClientRect().right >
@@ -30,3 +33,24 @@ def test_the_live_view_moves_and_fits(server, visit, width, dark):
     assert view.evaluate(_PLACES) == places, "nothing jumps"
     assert view.evaluate(_WIDE) == []
     page.assert_came_to_its_end(view)
+
+
+@pytest.mark.timeout(300)
+def test_a_figure_follows_the_theme(server, visit):
+    page = visit(server, "00_start_here")
+    page.run("import dtk")
+    words = "(ax,) = dtk.plot.axes(None)\ndtk.plot.headline(ax, 'A figure', 'light or dark')"
+    cell = page.type(words)
+    page.run_cell(cell)
+    page.wait_idle(120)
+    picture = cell.locator(".jp-OutputArea-output img")
+    assert picture.get_attribute("src").startswith("data:image/svg+xml")
+    for theme, ground in (("Light", (255, 255, 255)), ("Dark", (17, 17, 17)), ("Light", (255, 255, 255))):
+        change = f"jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})"
+        page.page.evaluate(change)
+        page.page.wait_for_function(
+            "light => document.body.dataset.jpThemeLight === light", arg=str(theme == "Light").lower()
+        )
+        page.shot(f"figure-{theme}", picture)
+        shown = Image.open(io.BytesIO(picture.screenshot())).convert("RGB")
+        assert shown.getpixel((3, 3)) == ground
