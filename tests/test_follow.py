@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from live_folder import BAR, announce, empty, step
+from test_pace import paced
 
 from dtk.live.follow import Follower
 from dtk.live.text import LogLines, clean
+from dtk.scaling.timing import throughput
 from dtk.watch.reader import Reader
 
 
@@ -30,6 +32,13 @@ def test_follower_adds_shares_and_tells_the_time_left(folder):
     assert follower.rate == pytest.approx(1280)
     assert follower.eta == pytest.approx(3.0)
     assert follower.words() == "step 10/40, loss 1, 1,280 examples/s, ETA 0:00:03"
+
+
+def test_the_rate_is_the_runs_own_pauses_left_out(tmp_path):
+    run = paced(tmp_path)
+    reader, follower = following(run.folder)
+    reader.look()
+    assert follower.rate == pytest.approx(throughput(run.records))
 
 
 def test_a_step_counts_when_every_replica_has_it(folder):

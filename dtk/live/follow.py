@@ -6,6 +6,7 @@ import math
 from array import array
 from collections import deque
 from datetime import timedelta
+from statistics import median
 
 from dtk.language import N_, _
 from dtk.records import COLUMNS, Record, events
@@ -15,7 +16,7 @@ from dtk.watch.waiting import clauses
 
 __all__ = ["Follower"]
 
-_WINDOW = 50  # steps that the present rate is taken over
+_WINDOW = 50  # steps by whose pace the rest is expected
 _MOST_SHARES = 16  # of more replicas, or workers, only the loss is kept and not what each contributes
 _OPEN_STEPS = 4096  # steps that some replicas have recorded and others not; beyond it the oldest are given up
 
@@ -24,11 +25,11 @@ class Follower:
     """Follows a run's records and events while they are written, as `reader` reads them.
 
     step: the last that every replica has recorded; reached: each member's last. loss: its global loss, NaN before the
-    first. rate: examples/s of all workers together over the last 50 steps, NaN until there are two; the first step,
-    which includes tracing, counts for none. total: the steps that the announced training has, None where that is
-    not known. steps, losses: each step's number, and its global loss as curves to be added up: one for each worker,
-    or for each replica where one worker has all; a single one for one replica and for more than 16. evaluator: what
-    the evaluator does, in words. evaluated: its last evaluation, "" before the first.
+    first. rate: examples/s of all workers together, as `dtk.scaling.timing.throughput` has it. total: the steps that
+    the announced training has, None where that is not known. steps, losses: each step's number, and its global loss as
+    curves to be added up: one for each worker, or for each replica where one worker has all; a single one for one
+    replica and for more than 16. evaluator: what the evaluator does, in words. evaluated: its last evaluation, ""
+    before the first.
     """
 
     def __init__(self, reader: Reader, replicas: int):
@@ -42,9 +43,10 @@ class Follower:
         self._by = COLUMNS.index("worker" if self.workers > 1 else "replica")
         self.steps = array("q")
         self.losses = [array("d") for __ in range(count if count <= _MOST_SHARES else 1)]
-        # step -> replicas that recorded it, examples, last end, and the loss, as many summands as there are curves
+        # step -> replicas that recorded it, examples, first begin, last end, and the loss, as many summands as curves
         self._open: dict[int, list[float]] = {}
-        self._recent: deque[tuple[float, float]] = deque(maxlen=_WINDOW)  # end, examples
+        self._recent: deque[float] = deque(maxlen=_WINDOW)  # ends
+        self._rates = array("d")  # examples/s of each step but the first
         self._planned: tuple[int, int | None, int | None] | None = None  # steps before, steps an epoch, epochs
         self._epoch_began = 0  # steps before the present epoch
         self._measured: int | None = None  # steps of the last whole epoch, where they were not announced
@@ -74,13 +76,13 @@ class Follower:
     def _take(self, record: Record) -> None:
         entry = self._open.get(record.step)
         if entry is None:
-            entry = self._open[record.step] = [0, 0, 0.0, *(0.0 for __ in self.losses)]
+            entry = self._open[record.step] = [0, 0, math.inf, 0.0, *(0.0 for __ in self.losses)]
         entry[0] += 1
         entry[1] += record.examples
-        entry[2] = max(entry[2], record.ended)
+        entry[2], entry[3] = min(entry[2], record.started), max(entry[3], record.ended)
         # A replica without examples adds nothing where its share is no number: see dtk.scaling.shares.
         share = record.loss if record.examples or math.isfinite(record.loss) else 0.0
-        entry[3 + (int(record[self._by]) if len(self.losses) > 1 else 0)] += share
+        entry[4 + (int(record[self._by]) if len(self.losses) > 1 else 0)] += share
         if entry[0] == self.replicas:
             del self._open[record.step]
             self._complete(record.step, record.epoch, entry)
@@ -88,12 +90,15 @@ class Follower:
             del self._open[next(iter(self._open))]
 
     def _complete(self, step: int, epoch: int, entry: list[float]) -> None:
-        examples, ended, *shares = entry[1:]
+        examples, started, ended, *shares = entry[1:]
         self.loss = sum(shares)
         self.steps.append(step)
         for curve, share in zip(self.losses, shares, strict=True):
             curve.append(share)
-        self._recent.append((ended, examples))
+        if self._recent:
+            seconds = ended - (self._recent[-1] if epoch == self.epoch else started)
+            self._rates.append(examples / seconds if seconds > 0 else math.nan)
+        self._recent.append(ended)
         if epoch != self.epoch:
             self._measured = step - 1 - self._epoch_began if self.epoch else None
             self._epoch_began, self.epoch = step - 1, epoch
@@ -101,11 +106,11 @@ class Follower:
 
     @property
     def rate(self) -> float:
-        seconds = self._seconds()
-        return sum(each[1] for each in list(self._recent)[1:]) / seconds if seconds > 0 else float("nan")
+        known = [rate for rate in self._rates if rate == rate]
+        return median(known) if known else math.nan
 
     def _seconds(self) -> float:
-        return self._recent[-1][0] - self._recent[0][0] if self._recent else 0.0
+        return self._recent[-1] - self._recent[0] if self._recent else 0.0
 
     @property
     def total(self) -> int | None:

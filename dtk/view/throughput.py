@@ -27,6 +27,7 @@ NO_POINTS = N_("no point of this study was measured: see study.points.failed")
 _MEASURED = worker_color(0)
 _MARK: dict[str, Any] = {"lw": 2.2, "solid_capstyle": "butt"}
 _WIDTH = 0.82  # of a bar
+_APART = 0.2  # of a rate: what its repeats may differ by on a machine that does nothing else
 _SHOWN = 0.07  # of the axes' height: a segment that is lower holds no text
 
 
@@ -166,7 +167,7 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
     ax.set_ylabel(_("examples/s"))
     canvas.counts(ax.yaxis)
     ax.legend(loc="upper left", frameon=False, fontsize=9, ncols=3)
-    canvas.headline(ax, *_throughput_words(curve))
+    canvas.headline(ax, *_with_doubt(curve, *_throughput_words(curve)))
 
 
 def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any) -> None:
@@ -195,6 +196,15 @@ def _throughput_words(curve: pandas.DataFrame) -> tuple[str, str]:
             ceiling=last.ceiling / last.baseline,
         )
         caption = f"{words} {caption}"
+    return title, caption
+
+
+def _with_doubt(curve: pandas.DataFrame, title: str, caption: str) -> tuple[str, str]:
+    """Says first that the machine was busy, where repeats are far apart or workers alone are faster than ideal."""
+    apart = (curve.measured_max - curve.measured_min) / curve.measured
+    if (apart > _APART).any() or (curve.ceiling > (1 + _APART) * curve.ideal).any():
+        words = N_("Busy machine, measure again: repeats differ by up to {apart:.0%}. {title}")
+        title = _(words, apart=apart.max(), title=title)
     return title, caption
 
 
@@ -232,7 +242,7 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
     order = [name for name in reversed(("measured", *GAPS[2:], "ceiling", *GAPS[:2])) if name in first]  # as stacked
     place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False, "fontsize": 9}
     ax.legend([first[name] for name in order], [_(name) for name in order], **place)
-    canvas.headline(ax, *_efficiency_words(curve))
+    canvas.headline(ax, *_with_doubt(curve, *_efficiency_words(curve)))
 
 
 def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
