@@ -12,7 +12,7 @@ from fabricate import fabricate, seconds_of
 import dtk
 from dtk.records import frame
 from dtk.runs import Run
-from dtk.scaling.timing import pace, step_times, throughput, typical_steps, within_epochs
+from dtk.scaling.timing import last_to_begin, step_parts, step_times, throughput, typical_steps, within_epochs
 from dtk.view.canvas import alternative
 
 
@@ -42,13 +42,14 @@ def test_the_slow_worker_is_the_one_that_does_not_wait(tmp_path):
     run = paced(tmp_path)  # worker 0 is slow; worker 1 alone is late after each pause between epochs
     raw = step_times(run.records)
     assert raw[raw.worker == 0].waiting.max() > 0.5, "the trap: the longest wait of all is the slow worker's"
-    found = pace(within_epochs(raw))
-    assert (found.worker, found.last) == (1, 0)
-    assert found.often > 0.9
+    worker, often = last_to_begin(within_epochs(raw))
+    assert (worker, often > 0.9) == (0, True)
     top, lower = dtk.plot.timeline(run).figure.axes
     for ax in (top, lower):
         assert seconds_of(ax, "waiting", 1) > 9 * seconds_of(ax, "waiting", 0)
-    assert alternative(top).startswith(f"Worker 1 waits for worker 0: {found.share:.0%} of its time in steps.")
+    parts = step_parts(run).groupby("worker")[["waiting", "period"]].sum().loc[1]
+    share = f"{parts.waiting / parts.period:.0%}"
+    assert alternative(top).startswith(f"Worker 1 waits for worker 0: {share} of its time in steps.")
 
 
 def test_what_lies_between_epochs_is_not_in_the_steps():
@@ -66,14 +67,14 @@ def test_steps_that_take_turns_have_no_culprit(tmp_path):
     for step in range(1, 21):
         late = step % 2
         rows += [(w, w, step, 1, 0.5, 64, step + 0.5 * (w == late), step + 0.99) for w in (0, 1)]
-    assert pace(step_times(frame(rows))).often == pytest.approx(0.5, abs=0.05)
+    assert last_to_begin(step_times(frame(rows)))[1] == pytest.approx(0.5, abs=0.05)
     ax = dtk.plot.timeline(fabricate(tmp_path, steps=20))
     assert alternative(ax).startswith("The first step ended after")
 
 
 def test_one_worker_waits_for_none():
-    assert pace(step_times(frame([(0, 0, s, 1, 0.5, 64, s, s + 0.5) for s in (1, 2, 3)]))) is None
-    assert pace(step_times(frame([(w, w, 1, 1, 0.5, 64, 1, 1.5) for w in (0, 1)]))) is None
+    assert last_to_begin(step_times(frame([(0, 0, s, 1, 0.5, 64, s, s + 0.5) for s in (1, 2, 3)]))) is None
+    assert last_to_begin(step_times(frame([(w, w, 1, 1, 0.5, 64, 1, 1.5) for w in (0, 1)]))) is None
 
 
 @pytest.mark.parametrize("each", [4, 8, 11, 20])

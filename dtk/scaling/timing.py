@@ -12,7 +12,7 @@ They divide a step's time without gap or overlap, so they add up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PARTS",
-    "Pace",
     "fates",
-    "pace",
+    "last_to_begin",
     "spans",
     "step_parts",
     "step_reductions",
@@ -88,15 +87,6 @@ def throughput(records: pandas.DataFrame) -> float:
     return float((steps.examples / period)[steps.step > steps.step.min()].median())
 
 
-class Pace(NamedTuple):
-    """Who waits most. worker: that one; share: of its time in steps; last: who began most steps last; often: of all."""
-
-    worker: int
-    share: float
-    last: int
-    often: float
-
-
 def within_epochs(times: pandas.DataFrame) -> pandas.DataFrame:
     """The times of steps, with each epoch's first step from when the last worker began it.
 
@@ -113,24 +103,21 @@ def within_epochs(times: pandas.DataFrame) -> pandas.DataFrame:
     return times.assign(**less, seconds=times.seconds - apart, period=times.period - apart)
 
 
-def pace(times: pandas.DataFrame) -> Pace | None:
-    """Who waits most for the last worker, and who that is; None for one worker, or without steps after the first.
+def last_to_begin(times: pandas.DataFrame) -> tuple[int, float] | None:
+    """The worker that began most steps last, and in which part of them; None for one worker, or without later steps.
 
     The first step of all is left out: there a worker waits for another to have built its model.
 
     >>> from dtk.records import frame
     >>> rows = [(w, w, s, 1, 0.5, 64, s + 0.5 * w, s + 1.0) for s in (1, 2, 3) for w in (0, 1)]
-    >>> pace(step_times(frame(rows)))
-    Pace(worker=0, share=0.5, last=1, often=1.0)
+    >>> last_to_begin(step_times(frame(rows)))
+    (1, 1.0)
     """
     later = times[times.step > times.groupby("worker").step.transform("min")]
-    if later.worker.nunique() < 2 or not later.period.sum() > 0:
+    if later.worker.nunique() < 2:
         return None
-    by_worker = later.groupby("worker")
-    shares = by_worker.waiting.sum() / by_worker.period.sum()
-    began_last = later.loc[later.groupby("step").started.idxmax()].worker.value_counts(normalize=True)
-    most, last = int(shares.idxmax()), int(began_last.idxmax())
-    return Pace(most, float(shares[most]), last, float(began_last[last]))
+    counted = later.loc[later.groupby("step").started.idxmax()].worker.value_counts(normalize=True)
+    return int(counted.idxmax()), float(counted.max())
 
 
 def typical_steps(times: pandas.DataFrame, count: int = 6) -> list[int]:

@@ -143,8 +143,8 @@ def png(figure: Figure) -> bytes:
 
 _INK, _PAPER = "#000000", "#ffffff"  # what a theme turns round; letters on a colour are written by `on`
 _THEMES = (
-    "<style>:root {--ink: #000; --paper: #fff; fill: var(--ink)} "
-    "@media (prefers-color-scheme: dark) {:root {--ink: #e0e0e0; --paper: #111}}</style>"
+    "<style>.dtk {--ink: #000; --paper: #fff; fill: var(--ink)} "
+    "@media (prefers-color-scheme: dark) {.dtk {--ink: #e0e0e0; --paper: #111}}</style>"
 )
 
 
@@ -159,7 +159,8 @@ def svg(figure: Figure) -> str:
     drawn = drawn[drawn.index("<svg") :]
     if to_hex(figure.get_facecolor()) != _PAPER:
         return drawn
-    return drawn.replace(_INK, "var(--ink)").replace(_PAPER, "var(--paper)").replace(">", f">{_THEMES}", 1)
+    drawn = drawn.replace(_INK, "var(--ink)").replace(_PAPER, "var(--paper)")
+    return drawn.replace(">", f">{_THEMES}", 1).replace("<svg", '<svg class="dtk"', 1)
 
 
 def image(figure: Figure, words: str, style: str = "") -> str:

@@ -21,7 +21,7 @@ from dtk.records import RunFolder, evaluations
 from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
 from dtk.records.tables import Recorded
 from dtk.scaling import timing
-from dtk.scaling.timing import PARTS, fates, pace, spans, typical_steps, within_epochs
+from dtk.scaling.timing import PARTS, fates, last_to_begin, spans, typical_steps, within_epochs
 from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
 from dtk.view.palette import CURVE_COLORS, EVALUATOR_COLOR, PART_COLORS, PART_NAMES, member_name
 
@@ -265,14 +265,14 @@ def _title(run: Recorded, lanes: list[_Lane], times: pandas.DataFrame, whole: fl
     failed = [lane for lane in lanes if lane.failed]
     if failed:
         return _("{who} failed after {seconds:.1f} s", who=failed[0].name.capitalize(), seconds=failed[0].ended)
-    waits = pace(times)
-    if waits is not None and waits.often >= _ALWAYS:
-        parts = lanes[waits.worker].parts
-        seconds = parts.end - parts.begin
-        share = float(seconds[parts.part == "waiting"].sum() / seconds.sum())
-        if share >= _MUCH:
+    parts = pandas.concat([lane.parts for lane in lanes])
+    seconds = (parts.end - parts.begin).groupby([parts.part == "waiting", parts.worker]).sum().unstack(0, 0.0)
+    last, often = last_to_begin(times) or (0, 0.0)
+    if often >= _ALWAYS and True in seconds:
+        shares = seconds[True] / seconds.sum(axis=1)
+        if shares.max() >= _MUCH:
             words = N_("Worker {worker} waits for worker {last}: {share:.0%} of its time in steps")
-            return _(words, worker=waits.worker, last=waits.last, share=share)
+            return _(words, worker=shares.idxmax(), last=last, share=shares.max())
     if len(times):
         words = N_("The first step ended after {first:.1f} s, the run after {whole:.1f} s")
         return _(words, first=max(lane.built for lane in lanes if np.isfinite(lane.built)), whole=whole)
