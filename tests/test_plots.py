@@ -143,6 +143,8 @@ def test_a_trace_has_the_spans_of_the_timeline(tmp_path):
     whole = [each for each in events if each["name"].startswith("step ")]
     assert len(whole) == 20
     assert {each["pid"] for each in events} == {0, 1}
+    first = run.records[run.records.worker == 0].iloc[0]
+    assert whole[0]["args"] == {"loss": f"{first.loss:.6g}", "examples": first.examples}
     parts = step_parts(run)[["worker", *PARTS]].groupby("worker").sum()
     for worker, row in parts.iterrows():
         for part in PARTS:

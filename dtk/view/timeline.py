@@ -328,7 +328,7 @@ def trace(run: Recorded, path: Path) -> Path:
         begins = lane.parts.groupby("step").begin.min()  # from the end of the step before
         for its in lane.steps.itertuples():
             begin = float(begins.get(its.Index, its.begin))
-            add(f"step {its.Index}", begin, its.end, loss=float(its.loss), examples=int(its.examples))
+            add(f"step {its.Index}", begin, its.end, loss=f"{its.loss:.6g}", examples=int(its.examples))
         for part in lane.parts.itertuples():
             add(part.part, part.begin, part.end)
         for each in [] if lane.evaluations is None else lane.evaluations.itertuples():
