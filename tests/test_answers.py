@@ -119,10 +119,18 @@ def test_the_report_has_predictions_checks_and_figures(own_file, tmp_path, capsy
     dtk.plot.headline(ax, "One message", "what to see")
     dtk.report()
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("report of lesson 00: predictions: 1, checks passed: 1 of 1, figures: ")
+    assert last.startswith("report of lesson 00: predictions: 1, checks passed: 1 of 4, figures: ")
     assert last.endswith("; written to lesson-00-report.html")
     page = (tmp_path / "lesson-00-report.html").read_text()
-    for part in ("2 times", "1.16 times", "00.share", "PASS", 'alt="One message. what to see"'):
+    for part in (
+        "2 times",
+        "1.16 times",
+        "\N{CHECK MARK} 00.share",
+        "PASS",
+        "00.whole",
+        "not tried",
+        'alt="One message. what to see"',
+    ):
         assert part in page
 
 
@@ -132,7 +140,7 @@ def test_labs_have_names_of_their_own(own_file, tmp_path, capsys, monkeypatch):
     dtk.report()
     passed, last = capsys.readouterr().out.splitlines()
     assert passed == "check lab3.owner: PASS (7 cases)"
-    assert last.startswith("report of lab 3: predictions: 0, checks passed: 1 of 1")
+    assert last.startswith("report of lab 3: predictions: 0, checks passed: 1 of ")
     assert "<h1>dtk: lab 3</h1>" in (tmp_path / "lab-3-report.html").read_text()
     with pytest.raises(dtk.DtkError, match=r"name='lab3.x': it takes one of lab3.norm, lab3.owner, "):
         dtk.check("lab3.x", 1)

@@ -123,6 +123,7 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
             was checked. Without a name a line says so.
     """
     # Late: a worker that tries an exercise's function imports this module, and draws nothing.
+    from dtk.course.exercise import all_exercises
     from dtk.view.canvas import drawn, figure, page, table
 
     if place() is None:
@@ -140,9 +141,14 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
         print(f"dtk: {nothing}")
         return
     predicted = said[(said.predicted != "") | (said.came_out != "")]
-    checked = said[said.checked != ""]
+    tried = {name: (row.checked, row.tries) for name, row in said[said.checked != ""].iterrows()}
+    checked = []
+    for name in {**all_exercises(lesson), **tried}:
+        words, tries = tried.get(name, (_("not tried"), 0))
+        mark = "\N{CHECK MARK}" if words == "PASS" else "\N{BALLOT X}" if tries else ""
+        checked.append((f"{mark} {name}", words, tries))
     pictures = drawn()
-    passed = int((checked.checked == "PASS").sum())
+    passed = sum(words == "PASS" for words, _tries in tried.values())
     predictions = int((predicted.predicted != "").sum())
     summary = _(
         "predictions: {predictions}, checks passed: {passed} of {checks}, figures: {figures}",
@@ -154,9 +160,13 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
     questions = predicted[["question", "predicted", "came_out"]]
     parts = [
         table(_("Predictions"), ("", _("question"), _("you said"), _("your own run")), list(questions.itertuples())),
-        table(_("Checks"), ("", _("last try"), _("tries")), list(checked[["checked", "tries"]].itertuples())),
+        table(_("Checks"), ("", _("last try"), _("tries")), checked),
         *(figure(each, words) for each, words in pictures),
     ]
     path = Path(path or f"{'lab' if lab else 'lesson'}-{number}-report.html")
     path.write_text(page(f"dtk: {named}", summary, parts), encoding="utf-8")
     print(_("report of {lesson}: {summary}; written to {path}", lesson=named, summary=summary, path=path))
+    if live_mode() == "widgets":
+        from IPython.display import FileLink, display
+
+        display(FileLink(path))
