@@ -21,6 +21,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from dtk.language import N_, _, ngettext
@@ -57,6 +58,7 @@ _MODULES = {  # optional dependencies -> the modules that code imports of them
     "ray": ("ray",),
     "tensorboard": ("tensorboard",),
 }
+_WIDTH = 100  # letters of a line in IPython
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
 
@@ -64,7 +66,10 @@ class _Sentence:
     """In IPython, shows the sentence alone: it helps a learner, frames inside dtk do not."""
 
     def _render_traceback_(self) -> list[str]:
-        return [f"{type(self).__name__}: {self}"]
+        """What, then the remedy on lines of its own; a page would break long ones within words."""
+        what, remedy = getattr(self, "what", "") or str(self), getattr(self, "remedy", "")
+        lines = [*f"{type(self).__name__}: {what}".splitlines(), *([f"  {remedy}"] if remedy else [])]
+        return [row for line in lines for row in wrap(line, _WIDTH, break_long_words=False, break_on_hyphens=False)]
 
 
 def in_words(what: str, remedy: str = "") -> str:

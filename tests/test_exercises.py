@@ -220,12 +220,14 @@ def endless(number):
         (49, "99.square: a function is asked for, not 49"),
     ],
 )
-def test_a_wrong_answer_is_shown_with_its_case_in_one_line(answer, words):
+def test_a_wrong_answer_is_shown_with_its_case_and_the_hint_below(answer, words):
     with pytest.raises(CheckFailed) as failed:
         SQUARE.judge(answer)
     assert words in str(failed.value)
     assert not isinstance(failed.value, NotSolved)
-    assert failed.value._render_traceback_() == [f"CheckFailed: {failed.value}"]
+    lines = failed.value._render_traceback_()
+    assert " ".join(lines).split() == f"CheckFailed: {failed.value}".replace("; hint", "  hint").split()
+    assert all(line.startswith("  hint") for line in lines if "hint" in line)
 
 
 def test_a_function_that_changes_its_arguments_changes_no_case():
