@@ -96,6 +96,8 @@ def test_magics(cluster, capsys):
     shell.run_cell("%%worker 1\nprint('alone')").raise_error()
     said = capsys.readouterr().out.splitlines()
     assert said == ["[worker 0-1] by magic", "[worker 1] alone"]
+    assert "line 3 (`1 / 0`)" in str(shell.run_cell("%%workers\nx = 1\n1 / 0").error_in_exec)
+    assert str(shell.run_cell("%%workers\nx = 1\nx x").error_in_exec).startswith("line 3 (`x x`)")
 
 
 # ---- the end

@@ -389,7 +389,8 @@ def run_magic(magic: str, line: str, cell: str) -> None:
     if not all(word.isdecimal() for word in words) or (magic == "%%worker" and not words):
         said = _("{magic} {line}: numbers of workers go there, such as {magic} 1", magic=magic, line=line.strip())
         raise ClusterConfigError(said)
-    _open.cell(cell, [int(word) for word in words] if words else None)
+    # The magic's line is the first: lines have the numbers that the editor shows.
+    _open.cell(f"\n{cell}", [int(word) for word in words] if words else None)
 
 
 def checked(code: str) -> str:
@@ -399,6 +400,8 @@ def checked(code: str) -> str:
     """
     from IPython.core.inputtransformer2 import TransformerManager
 
+    blank = len(code) - len(code.lstrip("\n"))
+    code = "#\n" * blank + code[blank:]
     try:
         text = TransformerManager().transform_cell(code)
         compile(text, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
@@ -406,8 +409,7 @@ def checked(code: str) -> str:
         where = line_in_words(error.lineno or 0, (error.text or "").strip())
         words = _("{where}: {error}; the cell was sent to no worker", where=where, error=error.msg)
         raise ClusterConfigError(words) from None
-    blank = len(code) - len(code.lstrip("\n"))
-    return "#\n" * blank + code[blank:]
+    return code
 
 
 # ---- what comes back, in words

@@ -90,7 +90,7 @@ def output_and_errors(page, expect):
     expect(run(page, FIGURE).locator("img")).to_have_count(1)
     said = run(page, ERROR)
     expect(said).to_contain_text("[worker 0] raised ZeroDivisionError")
-    expect(said).to_contain_text("[worker 1] waits for worker 0 in line 4")
+    expect(said).to_contain_text("[worker 1] waits for worker 0 in line 5")
     expect(said).to_contain_text("or: cluster.free() ends the wait")
     page.shot("error", said)
     run(page, REST)
