@@ -15,8 +15,8 @@ pytestmark = pytest.mark.trains
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 WORDS = 600
-# A block of Python and the next block without a language: what it prints.
-SAMPLE, MISTAKE = re.findall(r"```python\n(.*?)```.*?```\n(.*?)```", TEXT, flags=re.DOTALL)
+# A block of Python, and the next block without a language, or quotation: what it prints.
+SAMPLE, MISTAKE = re.findall(r"```python\n(.*?)```.*?\n(?:```\n|> )(.*?\n)(?:```|\n)", TEXT, flags=re.DOTALL)
 
 
 def printed(code: str, folder: Path) -> str:
