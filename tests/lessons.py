@@ -23,7 +23,7 @@ ORDER = (
     "03_mirrored_strategy",
     "04_keras_fit",
     "05_custom_loop",
-    "06_estimator",
+    "06_without_dtk",
     "07_fault_tolerance",
     "08_measuring",
     "09_predicting",

@@ -138,13 +138,13 @@ def with_a_chief(workers, index):
     [
         ("04.config", with_a_chief),
         ("02.shares", lambda losses: (sum(mine) / sum(map(len, losses)) for mine in losses)),
-        ("06.kept", lambda steps, every: iter(sorted({*range(0, steps + 1, every), steps})[-5:])),
+        ("estimator.kept", lambda steps, every: iter(sorted({*range(0, steps + 1, every), steps})[-5:])),
         ("09.amdahl", lambda serial, workers: Fraction(1) / (Fraction(serial) + (1 - Fraction(serial)) / workers)),
         ("00.share", lambda losses, batch: np.float32(np.sum(losses) / batch)),
-        ("lab1.place", lambda folder, index: f"./{folder}" + (f"/worker-{index}" if index else "/")),
-        ("lab1.place", lambda folder, index: Path(folder) / f"worker-{index}" if index else Path(folder)),
+        ("06.place", lambda folder, index: f"./{folder}" + (f"/worker-{index}" if index else "/")),
+        ("06.place", lambda folder, index: Path(folder) / f"worker-{index}" if index else Path(folder)),
         (
-            "lab1.environment",
+            "06.environment",
             lambda base, config: (
                 {name: value for name, value in base.items() if "proxy" not in name.lower()}
                 | {"TF_CONFIG": json.dumps(config, indent=2)}

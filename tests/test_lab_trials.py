@@ -18,7 +18,7 @@ from dtk.course.lesson_files import read
 from dtk.errors import WorkerFailed
 from dtk.proof.mistakes import MISTAKES
 
-# ---- lab 1: weights that two processes leave
+# ---- lesson 06: weights that two processes leave
 
 SHAPES = ((64, 32), (32,), (32, 10), (10,))
 
@@ -38,7 +38,7 @@ def left(folder, chiefs, others, more=None):
 
 
 def test_equal_weights_pass_up_to_rounding(tmp_path, capsys):
-    assert passes(capsys, "lab1.train", *left(tmp_path, [weight + 1e-7 for weight in weights(0)], weights(0)))
+    assert passes(capsys, "06.train", *left(tmp_path, [weight + 1e-7 for weight in weights(0)], weights(0)))
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,16 @@ def test_equal_weights_pass_up_to_rounding(tmp_path, capsys):
     ],
 )
 def test_weights_that_no_two_workers_trained(tmp_path, chiefs, others, more, words):
-    assert words in hint("lab1.train", *left(tmp_path, chiefs, others, more))
+    assert words in hint("06.train", *left(tmp_path, chiefs, others, more))
 
 
 def test_without_a_file_that_can_be_read_it_is_not_solved(tmp_path):
     folder, baseline = left(tmp_path, weights(0), weights(0))
     (tmp_path / "weights.npz").write_text("weights")
-    assert "can't be read" in hint("lab1.train", folder, baseline)
+    assert "can't be read" in hint("06.train", folder, baseline)
     for answer in (None, ..., tmp_path / "nowhere"):
         with pytest.raises(NotSolved):
-            dtk.check("lab1.train", answer, baseline)
+            dtk.check("06.train", answer, baseline)
 
 
 # ---- lab 2: the name comes first; a function as it was handed out fails, the folded solution passes

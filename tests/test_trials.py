@@ -18,7 +18,7 @@ def does_nothing(*given):
     return None
 
 
-@pytest.mark.parametrize(("name", "objects"), [("05.penalty", 2), ("06.input", 0), ("06.divides", 1)])
+@pytest.mark.parametrize(("name", "objects"), [("05.penalty", 2), ("estimator.input", 0), ("estimator.divides", 1)])
 def test_a_stub_is_not_solved(name, objects):
     for stub in (None, does_nothing):
         with pytest.raises(NotSolved):
@@ -168,7 +168,7 @@ def own_mean(losses, params):
 @pytest.mark.slow
 @pytest.mark.trains
 def test_a_loss_that_is_divided_once_passes(capsys):
-    assert passes(capsys, "06.divides", loss_of, train_estimator)
+    assert passes(capsys, "estimator.divides", loss_of, train_estimator)
 
 
 @pytest.mark.slow
@@ -183,10 +183,10 @@ def test_a_loss_that_is_divided_once_passes(capsys):
     ],
 )
 def test_a_loss_that_is_wrong_gets_its_hint(wrong, words):
-    assert words in hint("06.divides", wrong, train_estimator)
+    assert words in hint("estimator.divides", wrong, train_estimator)
 
 
-# ---- lesson 06's input function
+# ---- the input function of an Estimator
 
 
 def dealt(examples, batch, context, *, shuffle=None, shard=True, divide=True, first=0, late=None, epochs=1):
@@ -204,7 +204,7 @@ def dealt(examples, batch, context, *, shuffle=None, shard=True, divide=True, fi
 @pytest.mark.slow
 @pytest.mark.trains
 def test_an_input_function_that_deals_as_one_device_passes(capsys):
-    assert passes(capsys, "06.input", partial(dealt, shuffle={"seed": 1}))
+    assert passes(capsys, "estimator.input", partial(dealt, shuffle={"seed": 1}))
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_an_input_function_that_deals_as_one_device_passes(capsys):
     ],
 )
 def test_an_input_function_that_is_wrong_gets_its_hint(wrong, words):
-    assert words in hint("06.input", partial(dealt, **wrong))
+    assert words in hint("estimator.input", partial(dealt, **wrong))
 
 
 # ---- lesson 04: whose strategy a function counts by

@@ -115,7 +115,7 @@ CASES = [
     Case("00_start_here", "train"),
     Case("03_mirrored_strategy", "train", ending="replicas"),
     Case("05_custom_loop", "train"),
-    Case("06_estimator", "train", "steps=20", "estimator"),
+    Case("appendix_estimator", "train", "steps=20", "estimator"),
     Case("09_predicting", "dense(1_000_000)", ending="own"),
     Case("appendix_checkpoints", "train", "save=checkpoints"),
     Case("appendix_keras", "train_mixed", 'policy="mixed_float16"'),

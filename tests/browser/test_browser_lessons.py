@@ -14,7 +14,7 @@ WITHOUT_STEPS = (
     "01_all_reduce",
     "10_batch_and_rate",
     "11_what_else",
-    "lab_1_without_dtk",
+    "06_without_dtk",
     "lab_3_sharded_optimizer",
     "lab_4_another_all_reduce",
     "lab_5_time_to_accuracy",

@@ -1,145 +1,163 @@
-"""Exercises of lesson 06 and its appendix: what Estimator leaves to its user, and what its defaults do."""
+"""Exercises of lesson 06: TF_CONFIG, environment and place of a worker; what two of them trained."""
 
 from __future__ import annotations
 
-import functools
-import itertools
+import contextlib
+import json
 import random
-from types import SimpleNamespace
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
 from typing import Any
 
-from dtk.course.exercise import Exercise, Hints, Trial
-from dtk.course.trials import hint_for_share, tried
+import numpy as np
+
+from dtk.course.exercise import Exercise, NotSolved, Trial, tf_config
+from dtk.course.exercises.lesson_04 import CONFIG
 from dtk.language import N_, _
-from dtk.studies.shards import Sharding, from_lists
+
+_CLOSE = 1e-5  # of weights after 28 steps; rounding alone makes 1e-7
+_PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
 
-def _deals(draw: random.Random) -> list[tuple[int, int, int]]:
-    """(examples, global batch, workers)"""
-    return [(8 * draw.randint(5, 8), 8, 2), (12 * draw.randint(4, 6), 12, 3)]
+def _addresses(count: int) -> list[str]:
+    return [f"10.0.0.{4 + index}:{2222 + index}" for index in range(count)]
 
 
-def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any]]:
-    """In one process: what each worker's input function deals out, and what one device's does."""
-
-    def seen(examples: int, batch: int, workers: int, worker: int) -> list[list[int]]:
-        context = SimpleNamespace(num_input_pipelines=workers, input_pipeline_id=worker)
-        steps = itertools.islice(
-            make(examples, batch, context).as_numpy_iterator(), examples + 1
-        )  # repeat() has no end
-        return [[int(each) for each in step] for step in steps]
-
-    return [([seen(*deal, worker) for worker in range(deal[-1])], seen(deal[0], deal[1], 1, 0)) for deal in deals]
+_CONFIG = replace(CONFIG, name="06.config", hint=N_("compare with run.tf_config of any run"))
 
 
-def _input_hint(make: Any, draw: random.Random) -> str:
-    """What is wrong with an input function: its orders without any seed of dtk's."""
-    deals = _deals(draw)
-    orders = tried("06.input", make, functools.partial(_orders, deals=deals), seed=None)
-    for (examples, batch, __), (workers, alone) in zip(deals, orders, strict=True):
-        order = [number for step in alone for number in step]
-        if len(alone) > examples:
-            return _("the data has no end: one epoch is asked for, so without `repeat`")
-        if sorted(order) != list(range(examples)) or len(alone[0]) != batch:
-            words = N_("one device should see each of {examples} examples once, in batches of {batch}")
-            return _(words, examples=examples, batch=batch)
-        if len({after - before for before, after in itertools.pairwise(order)}) <= 4:
-            return _("one device reads the examples in a regular order: nothing is shuffled")
-        hint = _deal_hint(from_lists(workers, alone=alone), batch)
-        if hint:
-            return hint
+def _environments(draw: random.Random) -> list[tuple[dict[str, str], dict[str, Any]]]:
+    plain: dict[str, str] = {"PATH": "/bin", "HOME": "/home/me"}
+    proxies = [dict.fromkeys(names, "http://proxy:8080") for names in ((), _PROXIES[:2], _PROXIES[2:], _PROXIES)]
+    more: list[dict[str, str]] = [{}, {}, {"LANG": "C", "USER": "me"}, {"VIRTUAL_ENV": "/home/me/.venv"}]
+    return [
+        ({**plain, **own, **proxy}, tf_config(_addresses(2), draw.randrange(2)))
+        for own, proxy in zip(more, proxies, strict=True)
+    ]
+
+
+def _with_plain_json(answer: Callable[..., Any], base: dict[str, str], config: Any) -> Any:
+    """What an answer makes, its TF_CONFIG with json.dumps's own spaces and order: others are as good. Where `base`
+    itself changed, which may be the notebook's own environment, what is made says so.
+    """
+    before = dict(base)
+    made = answer(base, config)
+    if base != before and isinstance(made, Mapping):
+        made = {**made, "base": "changed"}
+    if isinstance(made, Mapping) and isinstance(made.get("TF_CONFIG"), str):
+        with contextlib.suppress(ValueError):
+            return {**made, "TF_CONFIG": json.dumps(json.loads(made["TF_CONFIG"]), sort_keys=True)}
+    return made
+
+
+def _in_place(base: dict[str, str], config: Any) -> dict[str, str]:
+    kept = _environment(base, config)
+    base.clear()
+    base.update(kept)
+    return base
+
+
+def _environment(base: Mapping[str, str], config: Any, leave_out: Sequence[str] = _PROXIES) -> dict[str, str]:
+    kept = {name: value for name, value in base.items() if name not in leave_out}
+    return {**kept, "TF_CONFIG": json.dumps(config)}
+
+
+_JSON = N_("a variable of the environment is a text; TensorFlow reads JSON, in which strings have double quotes")
+_ENVIRONMENT = Exercise(
+    "06.environment",
+    given="base, config",
+    right=_environment,
+    wrong={
+        "{'TF_CONFIG': json.dumps(config)}": "the process needs the rest of the environment as well, PATH for one",
+        "_environment(base, config, ())": "with a proxy the workers send their messages there, and wait for ever",
+        "_environment(base, config, ('http_proxy', 'https_proxy'))": (
+            "the names of proxies are in use in capital letters, too"
+        ),
+        "{**_environment(base, config), 'TF_CONFIG': str(config)}": _JSON,
+        _in_place: "this changes `base` itself, which may be the notebook's own environment: make a copy",
+        "{**_environment(base, config), 'TF_CONFIG': config}": _JSON,
+    },
+    drawn=_environments,
+    play=_with_plain_json,
+    hint="a new dictionary: what is in base without four names, and TF_CONFIG",
+)
+
+
+def _as_text(answer: Callable[..., Any], folder: str, index: int) -> Any:
+    """What an answer makes, a path as its text: "out/worker-1" for "./out/worker-1" and Path("out", "worker-1")."""
+    made = answer(folder, index)
+    return Path(made).as_posix() if isinstance(made, str | PurePath) else made
+
+
+_SHARED = N_("two workers that write to one file destroy each other's")
+_CHIEFS = N_("the chief's is the folder itself, another worker's is in it")
+_PLACE = Exercise(
+    "06.place",
+    given="folder, index",
+    right="folder if index == 0 else f'{folder}/worker-{index}'",
+    wrong={
+        "folder": _SHARED,
+        "f'{folder}/worker-{index}'": _CHIEFS,
+        "folder if index == 0 else f'{folder}/worker'": _SHARED,
+    },
+    plain=[("out", 0), ("out", 1), ("runs/7", 0)],
+    drawn=lambda draw: [(f"runs/{draw.randrange(9)}", index) for index in (1, 2, 5)],
+    play=_as_text,
+    hint=_CHIEFS,
+)
+
+
+def _hint_for(folder: str | Path, baseline: Any, draw: random.Random) -> str:
+    """What is wrong with the weights that two processes left in `folder`. baseline: its first result are weights.
+
+    draw: not needed, as the learner made the runs.
+    """
+    places = [Path(folder), Path(folder) / "worker-1"]
+    files = [place / "weights.npz" for place in places]
+    if not any(file.exists() for file in files):
+        words = _("{exercise} is not solved yet: no process has written its weights", exercise="06.train")
+        raise NotSolved(words, remedy=_("write train.py"))
+    for index, file in enumerate(files):
+        if not file.exists():
+            words = N_("worker {worker} has left no {file} in its place, {place}; see its log")
+            return _(words, worker=index, file=file.name, place=file.parent.as_posix())
+    try:
+        (mine, replicas), (others, __) = map(_read, files)
+    except (ValueError, OSError, TypeError, zipfile.BadZipFile) as error:
+        return _("a weights.npz can't be read ({error}); is it written by np.savez, and at the end?", error=error)
+    alone = [np.asarray(weight) for weight in baseline.results[0]]
+    shapes = [weight.shape for weight in alone]
+    if [weight.shape for weight in mine] != shapes or [weight.shape for weight in others] != shapes:
+        return _("these are not the weights of this model, in its order: save model.get_weights()")
+    if replicas != 2:
+        words = N_("replicas={replicas}: two workers with one device each have two. Which strategy reads TF_CONFIG?")
+        return _(words, replicas=replicas)
+    if not _apart(mine, others) <= _CLOSE:
+        return _("the workers hold different weights: was the model made in the strategy's scope?")
+    if _apart(mine, alone) == 0:
+        return _(
+            "these are one device's weights to the last bit; two replicas add up in another order, and round another "
+            "way. Which strategy reads TF_CONFIG, and is `replicas` what it says?"
+        )
+    if not _apart(mine, alone) <= _CLOSE:  # a weight that is no number is not close either
+        return _(
+            "the workers agree with each other, and not with one device: was the seed set before the model was made, "
+            "and do all of them divide the same global batch?"
+        )
     return ""
 
 
-def _deal_hint(seen: Sharding, batch: int) -> str:
-    if seen.each_sees_all:
-        return _(Hints.EVERYTHING)
-    if seen.repeated or seen.gaps:
-        return _("some examples came to two workers, others to none: all workers have to shuffle alike, by one seed")
-    together = int((seen.table.step == 1).sum())
-    if together != batch:
-        words = N_("in a step the workers together see {seen} examples, one device {batch}: each batches its own part")
-        return _(words, seen=together, batch=batch)
-    if seen.parts_at is not None:
-        words = N_("each example came once, but at step {step} not those that one device sees: mind the order")
-        return _(words, step=seen.parts_at)
-    return ""
+def _read(file: Path) -> tuple[list[Any], int | None]:
+    """The weights in a file, and the number of replicas that it says there were."""
+    with np.load(file) as found:
+        weights = [found[name] for name in found.files if name != "replicas"]
+        return weights, int(found["replicas"]) if "replicas" in found.files else None
 
 
-def _divisor_hint(loss_of: Any, train: Any, draw: random.Random) -> str:
-    """What is wrong with a replica's loss under a v1 optimizer, which divides; the last batch is odd."""
-    kwargs = {"batch": draw.choice((90, 92, 96, 100, 104)), "even": False, "steps": 17}  # more than an epoch
-    return hint_for_share(train, "loss_of", loss_of, _by_whole_batch, workers=2, **kwargs)
+def _apart(ones: Sequence[Any], others: Sequence[Any]) -> float:
+    return max(float(np.abs(one - other).max()) for one, other in zip(ones, others, strict=True))
 
 
-def _by_whole_batch(losses: Any, params: dict[str, Any]) -> Any:
-    import tensorflow as tf
-
-    return tf.reduce_sum(losses) / params["batch"]
-
-
-def _saved(steps: int, every: int) -> list[int]:
-    """All steps that Estimator saves: before the first, each multiple, the last."""
-    return sorted({*range(0, steps + 1, every), steps})
-
-
-EXERCISES = [
-    Trial("06.input", _input_hint, stub=N_("write the function first")),
-    Exercise(
-        "06.evaluated",
-        given="images, batch, steps",
-        right="images if steps is None else min(images, steps * batch)",
-        wrong={
-            "images": "that is the whole test set, which only `steps=None` evaluates",
-            "images if steps is None else steps * batch": (
-                "a test set that is smaller than the steps would take ends earlier"
-            ),
-            "steps or 0": "that is the number of batches, not of images",
-        },
-        # (images, batch, steps of EvalSpec): more images than the steps take, fewer, and all
-        plain=[(10_000, 64, 100), (300, 100, 100), (10_000, 64, None)],
-        drawn=lambda draw: [(draw.randint(900, 990), 32, 10), (50, 64, 1), (draw.randint(1000, 2000), 128, None)],
-    ),
-    Exercise(
-        "06.last",
-        given="images, batch, mean",
-        right="mean * (images % batch or batch) / batch",
-        wrong={
-            "mean": "the sum over a short batch is divided by the size of a full one",
-            "mean * (images % batch) / batch": (
-                "where nothing is left over the last batch is a full one; this makes its loss 0"
-            ),
-            "mean * (images % batch or batch)": "that is the sum of the losses; divide it",
-        },
-        # (images, batch, mean loss): last batches that are short, half and full
-        plain=[(60_000, 64, 2.304), (1_497, 128, 1.0), (1_280, 64, 2.0)],
-        drawn=lambda draw: [(100, 8, draw.randint(3, 9) / 2), (70, 30, 3.0)],
-    ),
-    Trial("06.divides", _divisor_hint, stub=N_("write its line first")),
-    Exercise(
-        "06.kept",
-        given="steps, every",
-        right="_saved(steps, every)[-5:]",
-        wrong={
-            _saved: "these are all that were written; Estimator keeps the last five",
-            "list(range(0, steps + 1, every))[-5:]": "the last step is always saved, also where it is no multiple",
-            "[step for step in _saved(steps, every) if step][-5:]": "there is one before the first step, too: step 0",
-        },
-        # (steps, steps between two saves): fewer than five files, more, and a last step that is no multiple
-        plain=[(60, 20), (200, 20), (50, 20)],
-        drawn=lambda draw: [(draw.randint(90, 99), 10), (1_000, 100), (7, 3)],
-    ),
-    Exercise(
-        "06.gradients",
-        given="weights, images, batch",
-        right="images // batch * weights * 4",
-        wrong={
-            "images // batch * weights": Hints.FLOAT32,
-            "images * weights * 4": "gradients are added up once for each batch, not for each image",
-            "math.ceil(images / batch) * weights * 4": Hints.DROPPED,
-        },
-        # (weights, images, batch); the last three leave a short batch, in one of them almost a full one
-        plain=[(1_000, 1_280, 128), (1_000, 1_280, 512)],
-        drawn=lambda draw: [(draw.randint(5_000, 9_000), 60_000, 256), (10, 100, 7), (10, 127, 16)],
-    ),
-]
+EXERCISES = [_CONFIG, _ENVIRONMENT, _PLACE, Trial("06.train", _hint_for, of_function=False)]
