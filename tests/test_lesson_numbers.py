@@ -31,7 +31,7 @@ ELSEWHERE = {
     "07_fault_tolerance": "7 11 15",
     "08_measuring": "100",
     "09_predicting": "208",
-    "10_batch_and_rate": "0.94 16 23",
+    "10_batch_and_rate": "0.94 18",
     "11_what_else": "1.5",
     "12_beyond_one_machine": "86 101",
     "13_inside_a_replica": "64",
