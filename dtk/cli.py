@@ -288,7 +288,7 @@ def _demo(options: argparse.Namespace, rest: list[str]) -> None:
 
 
 GLOBAL_BATCH = 128
-STEPS = 94  # 12,032 images of MNIST; the digits go round more than once
+STEPS = 94  # 12,032 images of MNIST; the embedded ones go round more than once
 
 
 def train(strategy: Any, steps: int = STEPS, source: str | None = None) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST by tensorflow-datasets; handwritten digits that need no network where those can't be had."""
+"""MNIST and Fashion-MNIST by tensorflow-datasets; where those can't be had, a part of MNIST that needs no network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dtk.language import N_, _
 
 __all__ = ["digits", "load"]
 
-DIGITS = Path(__file__).parent / "data" / "digits.npz"  # its source and licence: data/README.md
+MNIST = Path(__file__).parent / "data" / "mnist.npz"  # its source and licence: data/README.md
 # Where tensorflow-datasets 4.9 downloads from (`URL` of its builders in image_classification/mnist.py).
 URLS = {
     "fashion_mnist": "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -35,7 +35,7 @@ URLS = {
 }
 SOURCES = (None, "tfds", "embedded")
 CONNECT_SECONDS = 4.0
-TEST_DIGITS = 300  # of 1,797
+TRAIN_IMAGES = 4_000  # of 5,000
 
 Pair = tuple[Any, Any]
 
@@ -45,8 +45,8 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
 
     Args:
         name: "mnist" or "fashion_mnist".
-        source: "tfds": tensorflow-datasets' own cache, which it fills; "embedded": 1,797 digits that come with
-            dtk, enlarged from 8×8, 1,497 to train and 300 to test; None: the first, or else, with a notice, the second.
+        source: "tfds": tensorflow-datasets' own cache, which it fills; "embedded": the images of MNIST that come with
+            dtk, 4,000 to train and 1,000 to test; None: the first, or else, with a notice, the second.
 
     Returns:
         `(train, test), info`: two datasets of (image, label), images uint8 `(28, 28, 1)`, labels int64 from 0 to 9;
@@ -72,7 +72,7 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
     if source == "tfds":
         raise DatasetUnavailable(what)
     if environment.is_chief():
-        _say_once(in_words(what, _("handwritten digits stand in")))
+        _say_once(in_words(what, _("the 5,000 images of MNIST that come with dtk are used")))
     return _embedded()
 
 
@@ -81,43 +81,30 @@ def _say_once(line: str) -> None:
     print(f"dtk: {line}")
 
 
-# ---- the embedded digits -------------------------------------------------------------------------------------
+# ---- the embedded images -------------------------------------------------------------------------------------
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    """UCI's handwritten digits: images uint8 (1797, 28, 28, 1), labels int64 (1797,), in an order mixed once for all.
+    """The embedded part of MNIST: images uint8 (5000, 28, 28, 1), labels int64 (5000,), those for tests last.
 
-    Each 8×8 image of values 0 to 16 is enlarged to 28×28 by bilinear interpolation and scaled to 0..255. They are those
-    of scikit-learn's `load_digits`.
+    They are the first 4,000 of MNIST's training set and the first 1,000 of its test set, in tensorflow-datasets' order.
     """
-    small, labels = original_digits()
-    centres = (np.arange(28) + 0.5) * 8 / 28 - 0.5
-    weights = np.clip(1 - np.abs(centres[:, None] - np.arange(8)[None, :]), 0, None)
-    weights /= weights.sum(axis=1, keepdims=True)
-    large = np.einsum("ai,nij,bj->nab", weights, small, weights)
-    images = np.round(large * (255 / 16)).astype(np.uint8)[..., None]
-    order = np.random.default_rng(0).permutation(len(images))
-    return images[order], labels[order]
-
-
-def original_digits() -> tuple[np.ndarray, np.ndarray]:
-    """As they were published: images float64 (1797, 8, 8) of whole numbers from 0 to 16, labels int64 (1797,)."""
-    with np.load(DIGITS) as file:
-        return file["images"].astype(np.float64), file["labels"].astype(np.int64)
+    with np.load(MNIST) as file:
+        return file["images"][..., None], file["labels"].astype(np.int64)
 
 
 def _embedded() -> tuple[Pair, Any]:
     import tensorflow as tf
 
     images, labels = digits()
-    parts = {"train": slice(TEST_DIGITS, None), "test": slice(TEST_DIGITS)}
+    parts = {"train": slice(TRAIN_IMAGES), "test": slice(TRAIN_IMAGES, None)}
     train, test = (_shared(tf.data.Dataset.from_tensor_slices((images[part], labels[part]))) for part in parts.values())
     splits = {split: SimpleNamespace(num_examples=len(images[part])) for split, part in parts.items()}
     features = {
         "image": SimpleNamespace(shape=(28, 28, 1), dtype=np.uint8),
         "label": SimpleNamespace(num_classes=10, dtype=np.int64),
     }
-    return (train, test), SimpleNamespace(name="digits", splits=splits, features=features)
+    return (train, test), SimpleNamespace(name="mnist", splits=splits, features=features)
 
 
 def _shared(dataset: Any) -> Any:
@@ -212,7 +199,7 @@ def alone(lock: Path) -> Iterator[None]:
 
 
 def _agreed(name: str) -> str:
-    """`_prepare`, once for a machine's workers: were one to train on MNIST and another on the digits, the losses would
+    """`_prepare`, once for a machine's workers: were one to train on all of MNIST and another on a part, losses would
     make no sense, and no one would notice."""
     place = environment.here()
     if place is None or place.workers == 1:

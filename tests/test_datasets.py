@@ -1,4 +1,4 @@
-"""The embedded digits everywhere; real MNIST where a prepared copy lies beside the project or in TFDS_DATA_DIR."""
+"""The embedded part of MNIST everywhere; all of it where a prepared copy is beside the project or in TFDS_DATA_DIR."""
 
 from __future__ import annotations
 
@@ -72,20 +72,19 @@ def check_pair(train, test, info, sizes):
 
 
 @pytest.mark.trains
-def test_embedded_digits():
+def test_embedded_images():
     (train, test), info = dtk.datasets.load("mnist", source="embedded")
-    check_pair(train, test, info, {"train": 1497, "test": 300})
+    check_pair(train, test, info, {"train": 4000, "test": 1000})
     again = dtk.datasets.load("mnist", source="embedded")[0][0]
     assert np.array_equal(look(train)[0], look(again)[0])
 
 
-def test_the_embedded_digits_are_scikit_learns_to_the_bit():
-    from sklearn.datasets import load_digits
-
-    (images, labels), theirs = datasets.original_digits(), load_digits()
-    assert images.dtype == theirs.images.dtype
-    assert np.array_equal(images, theirs.images)
-    assert np.array_equal(labels, theirs.target)
+@pytest.mark.trains
+@needs_mnist
+def test_the_embedded_images_are_the_first_of_mnist_to_the_bit(mnist):
+    loaded = [dtk.datasets.load("mnist", source=source)[0] for source in ("embedded", "tfds")]
+    for part, whole, count in zip(*loaded, (4000, 1000), strict=True):
+        assert all(map(np.array_equal, look(part, count), look(whole, count)))
 
 
 @pytest.mark.trains
@@ -98,16 +97,16 @@ def test_prepared_mnist(mnist, capsys):
 
 
 @pytest.mark.trains
-def test_offline_the_digits_stand_in_and_say_so_once(offline, capsys):
+def test_offline_a_part_of_mnist_stands_in_and_says_so_once(offline, capsys):
     for _ in range(2):
         _, info = dtk.datasets.load("mnist")
-        assert info.name == "digits"
+        assert info.splits["train"].num_examples == 4000
     said = capsys.readouterr().out.splitlines()
     assert said == [
         "dtk: mnist is not in the cache and can't be downloaded: no connection to storage.googleapis.com; "
-        "handwritten digits stand in"
+        "the 5,000 images of MNIST that come with dtk are used"
     ]
-    assert dtk.datasets.load("fashion_mnist")[1].name == "digits"
+    assert dtk.datasets.load("fashion_mnist")[1].name == "mnist"
 
 
 def test_offline_and_tfds_asked_for(offline):

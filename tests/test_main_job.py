@@ -10,7 +10,7 @@ from dtk import cli
 
 pytestmark = pytest.mark.trains
 
-EPOCHS = {"embedded": 1_497 // cli.GLOBAL_BATCH, "tfds": 60_000 // cli.GLOBAL_BATCH}  # whole batches of an epoch
+EPOCHS = {"embedded": 4_000 // cli.GLOBAL_BATCH, "tfds": 60_000 // cli.GLOBAL_BATCH}  # whole batches of an epoch
 
 
 @pytest.mark.parametrize("source", ["embedded", pytest.param("tfds", marks=[needs_mnist, pytest.mark.slow])])

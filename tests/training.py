@@ -6,10 +6,12 @@ BATCH = 64  # the global batch
 
 
 def digits(count, start=0):
-    from dtk.datasets import original_digits
+    """Images of 8×8, flat, each pixel the mean of 3×3 of MNIST's without the two at its edges, as bright as 0 to 1."""
+    from dtk.datasets import digits
 
-    images, labels = original_digits()
-    return (images.reshape(-1, 64)[start : start + count] / 16).astype("float32"), labels[start : start + count]
+    images, labels = (array[start : start + count] for array in digits())
+    small = images[:, 2:26, 2:26].reshape(-1, 8, 3, 8, 3).mean(axis=(2, 4))
+    return (small.reshape(-1, 64) / 255).astype("float32"), labels
 
 
 def batches(count, batch=BATCH, start=0):
