@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-import matplotlib
-
-from dtk.records.events import Evaluating, Evaluation, Finished, Running, Starting
-
-matplotlib.use("Agg")
-
 import pytest
 from fabricate import fabricate, seconds_of
 from live_folder import announce, step
@@ -17,6 +11,7 @@ from live_folder import announce, step
 from dtk import plot as plots
 from dtk.live import text
 from dtk.records import Journal, RunFolder
+from dtk.records.events import Evaluating, Evaluation, Finished, Running, Starting
 from dtk.view.palette import EVALUATOR_COLOR
 from dtk.watch.reader import Reader
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from live_folder import announce, empty, step
+from live_folder import announce, step
 
 from dtk.records import Journal, Record, events
 from dtk.watch.reader import Reader
@@ -19,11 +18,6 @@ class Listener:
         self.heard.append((member, news))
 
     take_event = take
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return empty(tmp_path)
 
 
 def tell(folder, *told, worker=0):

@@ -13,7 +13,6 @@ from verifying import (
     curve_of,
     edit_events,
     edit_records,
-    maker,
     refused,
     restarted,
     short_batch,
@@ -27,11 +26,6 @@ from dtk.records import Journal
 from dtk.records.events import Finished, Updates
 
 PROVED = "check every step vs one device: PASS (20 steps; same examples, same settings, same update)"
-
-
-@pytest.fixture
-def make(tmp_path):
-    return maker(tmp_path)
 
 
 # --- what it prints

@@ -6,10 +6,6 @@ import html
 import re
 from dataclasses import replace
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
