@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from fabricate import updated
+from live_folder import tell
 from verifying import (
     END,
     STEPS,
@@ -22,7 +23,6 @@ from verifying import (
 import dtk
 from dtk import verify
 from dtk.proof.proof import kept
-from dtk.records import Journal
 from dtk.records.events import Finished, Updates
 
 PROVED = "check every step vs one device: PASS (20 steps; same examples, same settings, same update)"
@@ -68,9 +68,7 @@ def test_updates_of_earlier_starts_are_not_counted(make, capsys):
 def counting(run, made):
     """The run, whose workers say that the last start made so many updates, all of them recorded."""
     for corner in run.folder.each:
-        journal = Journal(corner)
-        journal.event(updated(2.0, "sgd", made) if made else Updates(2.0, optimizers=[], models=1))
-        journal.close()
+        tell(corner, updated(2.0, "sgd", made) if made else Updates(2.0, optimizers=[], models=1))
     return run
 
 
