@@ -9,9 +9,11 @@ import tempfile
 from pathlib import Path
 
 import lanes
+import live_folder
 import matplotlib
 import pytest
 import staying
+import verifying
 
 import dtk
 
@@ -70,6 +72,17 @@ def figures_closed():
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Of a run of two workers who have said nothing yet."""
+    return live_folder.empty(tmp_path)
+
+
+@pytest.fixture
+def make(tmp_path):
+    return verifying.maker(tmp_path)
 
 
 @pytest.fixture(params=["warm", "cold"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from live_folder import tell
 from verifying import STEPS
 
 import dtk
 from dtk.proof.mistakes import MISTAKES
-from dtk.records import Journal, events
+from dtk.records import events
 
 
 def curve(rng, steps):
@@ -47,14 +48,8 @@ def told(*runs, mistake, also=()):
 
 def said(run, kind, /, **facts):
     """The run, whose workers each wrote one more event."""
-    return wrote(run, kind(0.7, **facts))
-
-
-def wrote(run, event):
     for corner in run.folder.each:
-        journal = Journal(corner)
-        journal.event(event)
-        journal.close()
+        tell(corner, kind(0.7, **facts))
     return run
 
 

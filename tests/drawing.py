@@ -16,20 +16,19 @@ from matplotlib.text import Text
 from test_evaluator_views import beside, evaluation
 from test_overlap import ONE, SEVERAL
 from test_parts import with_marks
-from test_plots import cut, late
+from test_plots import failed, late
 from test_processes import cluster, noted
 from test_restarts_figure import restarted
 from test_ring_figure import Held, fabricated
 from test_sharding_figure import dealt, everywhere
 from test_step_time import broken, study, with_reductions
 from test_wait_for import ended, error_of, waits
+from verifying import edit_records
 
 import dtk
 from dtk import plot
-from dtk.errors import WorkerFailed
 from dtk.proof.proof import Proof, judged
-from dtk.records import Journal
-from dtk.records.events import Failed, FaultCame, Finished
+from dtk.records.events import FaultCame, Finished
 from dtk.scaling.job import ETHERNET_10, Cluster
 from dtk.studies.shards import from_lists
 from dtk.view.what_if import EXAMPLE
@@ -48,7 +47,7 @@ def _apart(path: Path) -> tuple[Any, Any]:
     shares[11:] *= 1.05
     shares[20:22] = np.nan
     run, alone = _pair(path, shares=shares)
-    cut(run, 1, 27)
+    edit_records(run, 1, lambda rows: rows[:27])
     return run, alone
 
 
@@ -58,18 +57,6 @@ def _close(path: Path) -> tuple[Any, Any, Any, Any]:
     near, far = shares * (1 + 2e-6), shares.copy()
     far[15:] *= 1.01
     return *_pair(path / "near", shares=near), *_pair(path / "far", shares=far)
-
-
-def _failed(path: Path) -> WorkerFailed:
-    run = fabricate(path, steps=12)
-    cut(run, 1, 5)
-    file = run.folder.worker(1).path / "events.jsonl"
-    file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if "finished" not in line))
-    journal = Journal(run.folder.worker(1))
-    journal.event(FaultCame(1.15, kind="kill", step=6, words="kill(1, 6)", number=0))
-    journal.event(Failed(1.2))
-    journal.close()
-    return WorkerFailed("worker 1", worker=1, folder=run.folder)
 
 
 def _late(path: Path) -> Any:
@@ -138,7 +125,9 @@ DRAWN: dict[str, Callable[[Path], Any]] = {
     "throughput, of clusters": lambda path: plot.throughput(cluster(path / "a"), cluster(path / "b", replicas=2)),
     "throughput, of a study": lambda path: plot.throughput(_study("weak")),
     "timeline": lambda path: plot.timeline(_late(path)),
-    "timeline, failed": lambda path: plot.timeline(_failed(path)),
+    "timeline, failed": lambda path: plot.timeline(
+        failed(path, FaultCame(1.15, kind="kill", step=6, words="kill(1, 6)", number=0))
+    ),
     "timeline, restarted": lambda path: plot.timeline(restarted(path, (1, 19), (12, 33), failed="SIGKILL")),
     "timeline, evaluator": lambda path: plot.timeline(beside(path, evaluation(1.3, 10), Finished(1.7))),
     "wait_for": lambda path: plot.wait_for(error_of(path, waits(0), ended(1))),

@@ -37,8 +37,9 @@ def losses(steps: int) -> np.ndarray:
 
 
 def said(ax: Any) -> str:
-    """What a figure says: its title, then every text in it, on one line."""
-    return " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)]).replace("\n", " ")
+    """What a figure says: its title, then every text in it, on one line, with plain spaces."""
+    words = " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)])
+    return words.replace("\n", " ").replace("\N{NO-BREAK SPACE}", " ")
 
 
 def fabricate(

@@ -30,8 +30,14 @@ def step(folder, number, workers=(0, 1), epoch=1, began=None):
         journal.close()
 
 
+def tell(corner, *events):
+    """What one of the run's processes wrote down."""
+    journal = Journal(corner)
+    for event in events:
+        journal.event(event)
+    journal.close()
+
+
 def announce(folder, steps, epochs, at=0.05):
     for worker in folder.each:
-        journal = Journal(worker)
-        journal.event(Training(at, steps=steps, epochs=epochs))
-        journal.close()
+        tell(worker, Training(at, steps=steps, epochs=epochs))

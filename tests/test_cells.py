@@ -78,7 +78,6 @@ def test_a_traceback_shows_the_cells_lines(execute):
     assert "dtk/launch" not in shown
 
 
-@pytest.mark.trains
 @pytest.mark.slow  # a kernel of its own
 def test_edited_cells_and_source_are_the_ones_that_run(execute):
     first = "def answer():\n    return 1\n"

@@ -305,7 +305,6 @@ def test_a_second_strategy_computes_what_the_first_does(late):
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 def test_without_the_correction_a_second_strategy_stands_still():
     """The chief's new executor knows nothing of what the other worker has asked the old one."""
     with pytest.raises(dtk.RunTimeout) as caught:
@@ -356,7 +355,6 @@ def slow_end(enabled):
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 def test_without_the_correction_some_iterators_take_long_to_go():
     found = (dtk.run(slow_end, args=(True,), workers=1, stall_timeout=None).results[0] for _ in range(8))
     assert any(found)
@@ -393,7 +391,6 @@ def test_without_the_correction_the_first_replica_decides_about_the_loss_scale()
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 def test_without_the_correction_one_of_two_workers_waits_for_ever():
     run = dtk.run(lambda strategy: infinite_on_the_second_replica(strategy, True), workers=2)
     assert run.results == [LEFT_OUT, LEFT_OUT]

@@ -40,7 +40,6 @@ NAMES = ALL if lanes.KERAS_3 else []
 PROGRAM = blocks("python")[0]
 
 
-@pytest.mark.trains
 @pytest.mark.slow  # imports TensorFlow anew
 def test_it_says_what_is_in_force_and_a_second_call_changes_nothing():
     code = """
@@ -55,7 +54,6 @@ print(json.dumps([first, dtk.correct_keras(), keras.Model.fit is fit]))
     assert printed(code) == [NAMES, NAMES, True]
 
 
-@pytest.mark.trains
 @pytest.mark.slow  # imports TensorFlow anew
 def test_tf_keras_is_left_as_it_is():
     code = """
@@ -71,7 +69,6 @@ print(json.dumps([result, tf.keras.Model.fit is before, tf.keras.Model.__module_
     assert (result, same, package) == ([], True, "tf_keras")
 
 
-@pytest.mark.trains
 @pytest.mark.slow  # imports TensorFlow anew
 def test_of_a_keras_without_the_faults_nothing_is_touched():
     """Sources that hold none of the faulty lines stand in for a Keras that has been corrected."""
@@ -95,7 +92,6 @@ print(json.dumps([dtk.correct_keras(), keras.Model.fit is fit]))
     assert printed(code) == [[], True]
 
 
-@pytest.mark.trains
 @pytest.mark.slow  # imports TensorFlow anew
 def test_after_a_model_was_made_it_is_refused():
     code = """
@@ -115,7 +111,6 @@ print(json.dumps(result))
     )
 
 
-@pytest.mark.trains
 @pytest.mark.slow  # imports TensorFlow anew
 def test_without_the_call_both_fail_with_the_known_error(tmp_path):
     program = PROGRAM

@@ -8,18 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from diagnosing import OTHER, later, other_losses, pair, prints, said, scoped, told
-from verifying import END, STEPS, edit_events, edit_records, maker, replaced, restarted, short_batch
+from verifying import END, STEPS, edit_events, edit_records, replaced, restarted, short_batch
 
 import dtk
 from dtk.proof.mistakes import MISTAKES
 from dtk.records.events import Finished, Traced
 
 ROOT = Path(__file__).parent.parent
-
-
-@pytest.fixture
-def make(tmp_path):
-    return maker(tmp_path)
 
 
 # --- the answer itself

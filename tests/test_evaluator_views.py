@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-import matplotlib
-
-from dtk.records.events import Evaluating, Evaluation, Finished, Running, Starting
-
-matplotlib.use("Agg")
-
 import pytest
 from fabricate import fabricate, seconds_of
-from live_folder import announce, step
+from live_folder import announce, step, tell
 
 from dtk import plot as plots
 from dtk.live import text
-from dtk.records import Journal, RunFolder
+from dtk.records import RunFolder
+from dtk.records.events import Evaluating, Evaluation, Finished, Running, Starting
 from dtk.view.palette import EVALUATOR_COLOR
 from dtk.watch.reader import Reader
 
@@ -28,14 +23,6 @@ def folder(tmp_path):
         member.path.mkdir()
         (member.path / "log.txt").write_text("")
     return run
-
-
-def tell(folder, *events):
-    """Events of the evaluator."""
-    journal = Journal(folder.evaluator)
-    for event in events:
-        journal.event(event)
-    journal.close()
 
 
 def evaluation(at, number, seconds=0.2, **metrics):
@@ -67,11 +54,11 @@ def test_the_dashboard_says_what_the_evaluator_does(folder, dashboard):
     training = ("training", "training")
     assert shown(dashboard, *training, "starting") == "starting"
     assert shown(dashboard, *training, "running") == "waiting for a checkpoint"
-    tell(folder, Evaluating(1.0, step=None))
+    tell(folder.evaluator, Evaluating(1.0, step=None))
     assert shown(dashboard, *training, "running") == "evaluating"
-    tell(folder, evaluation(1.2, 20, accuracy=0.91234, loss=0.4))
+    tell(folder.evaluator, evaluation(1.2, 20, accuracy=0.91234, loss=0.4))
     assert shown(dashboard, *training, "running") == "evaluated, step 20: accuracy 0.9123, loss 0.4"
-    tell(folder, Evaluating(1.3, step=40))
+    tell(folder.evaluator, Evaluating(1.3, step=40))
     assert shown(dashboard, *training, "running") == "evaluating, step 40"
     assert shown(dashboard, *training, "finished") == "finished, evaluated, step 20: accuracy 0.9123, loss 0.4"
     assert EVALUATOR_COLOR in dashboard.page.value
@@ -91,11 +78,11 @@ def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folde
     monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
     view = text.TextView(Reader(folder), 1, "run")
     (folder.evaluator.path / "log.txt").write_text("hello\n")
-    tell(folder, evaluation(1.0, 20, accuracy=0.5), Evaluating(1.1, step=None))
+    tell(folder.evaluator, evaluation(1.0, 20, accuracy=0.5), Evaluating(1.1, step=None))
     for seconds in (2.1, 4.3):  # the second brings nothing new
         now[0] = seconds
         view.update(["training", "training", "running"])
-    tell(folder, evaluation(5.0, None, accuracy=0.75))
+    tell(folder.evaluator, evaluation(5.0, None, accuracy=0.75))
     view.close("finished in 5.0 s", finished=True)
     said = capsys.readouterr().out.splitlines()
     said.remove("[evaluator] hello")
@@ -114,7 +101,7 @@ def beside(tmp_path, *events, workers=2, steps=30):
     """A fabricated run with an evaluator that started after 0.2 s and wrote these events."""
     run = fabricate(tmp_path, workers=workers, steps=steps)
     run.folder = RunFolder(tmp_path, workers, has_evaluator=True)
-    tell(run.folder, Starting(0.1), Running(0.2), *events)
+    tell(run.folder.evaluator, Starting(0.1), Running(0.2), *events)
     return run
 
 

@@ -129,7 +129,6 @@ def uses_a_namesake():
 
 
 @pytest.mark.slow  # a program that imports TensorFlow anew
-@pytest.mark.trains
 def test_modules_beside_the_notebook_lie_beside_the_program(tmp_path, monkeypatch):
     for name in ("neighbour", "train"):
         (tmp_path / f"{name}.py").write_text("def answer():\n    return 42\n")
@@ -185,7 +184,6 @@ def test_the_script_is_the_same_training(tmp_path):
 
 
 @pytest.mark.slow  # as long as the script above
-@pytest.mark.trains
 def test_a_worker_that_fails_ends_the_others(tmp_path):
     def fails():
         import time

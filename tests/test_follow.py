@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from live_folder import BAR, announce, empty, step
+from live_folder import BAR, announce, step
 from test_pace import paced
 
 from dtk.live.follow import Follower
 from dtk.live.text import LogLines, clean
 from dtk.scaling.timing import throughput
 from dtk.watch.reader import Reader
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return empty(tmp_path)
 
 
 def following(folder):

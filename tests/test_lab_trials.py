@@ -114,7 +114,6 @@ def test_nothing_runs_before_the_mistake_is_named(name, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 @EACH
 def test_the_broken_function_fails_and_its_solution_passes(name, capsys):
     function, _ = ran(TASKS[name].stub, name)
@@ -190,7 +189,6 @@ def test_a_worker_that_fails_is_named(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 @pytest.mark.parametrize(
     ("change", "words"), [({"rate": 0.2, "warm_up": 10}, ""), ({"rate": 50.0}, "rate is too large")]
 )

@@ -20,12 +20,6 @@ from dtk.watch import waiting
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import State
 
-
-@pytest.fixture
-def folder(tmp_path):
-    return empty(tmp_path)
-
-
 # ---- the plain-text twin
 
 

@@ -50,7 +50,6 @@ def killed_inside(parent):
     child.kill()  # the guard ends by itself
 
 
-@pytest.mark.trains
 @pytest.mark.parametrize("how", [killed, killed_inside])
 @pytest.mark.slow  # a new parent for each
 def test_a_dead_parent_is_replaced_with_a_line_in_its_log_only(start, how, capfd):

@@ -137,7 +137,6 @@ def medians(run):
     return table.groupby("worker")[list(PARTS)].median()
 
 
-@pytest.mark.trains
 @pytest.mark.parametrize(
     ("asked", "part", "worker"),
     [

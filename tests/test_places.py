@@ -199,7 +199,6 @@ def test_an_agent_that_is_killed_takes_its_worker_along(place, tmp_path):
 
 
 @pytest.mark.slow  # two starts of agents
-@pytest.mark.trains
 def test_a_place_that_nothing_refers_to_ends_its_agents():
     place = dtk.places.Hosts(HERE, python=sys.executable)
     dtk.run(three, workers=2, on=place)

@@ -11,15 +11,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from fabricate import fabricate, losses, said, seconds_of
+from live_folder import tell
 from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
+from verifying import edit_events, edit_records
 
 import dtk
 from dtk import plot as plots
 from dtk.errors import WorkerFailed
 from dtk.launch.place import tf_configs
-from dtk.records import Journal
-from dtk.records.events import Failed
+from dtk.records.events import Failed, Finished
 from dtk.scaling import timing
 from dtk.scaling.timing import PARTS, step_parts
 from dtk.view.canvas import NO_RECORDS
@@ -36,10 +37,13 @@ def stacks(ax):
     return [patch for patch in ax.patches if isinstance(patch, StepPatch)]
 
 
-def cut(run, worker, rows):
-    """Leaves a worker's first records only, as a worker that was killed does."""
-    path = run.folder.worker(worker).path / "records.jsonl"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:rows]))
+def failed(path, *events):
+    """The error of a run of 12 steps whose worker 1 made 5, and then failed, after these events."""
+    run = fabricate(path, steps=12)
+    edit_records(run, 1, lambda rows: rows[:5])
+    edit_events(run, 1, lambda event: not isinstance(event, Finished))
+    tell(run.folder.worker(1), *events, Failed(1.2))
+    return WorkerFailed("worker 1 raised", worker=1, folder=run.folder)
 
 
 def test_a_figures_text_form_says_what_is_drawn(pair, tmp_path):
@@ -94,7 +98,7 @@ def test_a_nan_is_a_hatched_gap(tmp_path):
 
 
 def test_records_that_end_early_leave_the_rest_empty(pair):
-    cut(pair[0], 1, 12)
+    edit_records(pair[0], 1, lambda rows: rows[:12])
     ax = plots.loss_scaling(*pair)
     assert len(stacks(ax)[0].get_data().values) == 12
     assert ax.get_xlim() == (0.5, 30.5)
@@ -110,9 +114,7 @@ def test_timeline_has_the_phases_of_the_events(pair):
 
 def late(run, worker, seconds):
     """Lets a worker begin each of its steps later."""
-    path = run.folder.worker(worker).path / "records.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps([*row[:5], row[5] + seconds, *row[6:]]) + "\n" for row in rows))
+    edit_records(run, worker, lambda rows: [[*row[:5], row[5] + seconds, *row[6:]] for row in rows])
 
 
 def test_timeline_shows_who_waits(tmp_path):
@@ -126,9 +128,8 @@ def test_timeline_shows_who_waits(tmp_path):
 
 def test_timeline_goes_on_to_the_runs_real_end(tmp_path):
     run = fabricate(tmp_path, steps=12)
-    for corner in run.folder.each:
-        path = corner.path / "events.jsonl"
-        path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "finished" not in line))
+    for worker in (0, 1):
+        edit_events(run, worker, lambda event: not isinstance(event, Finished))
     last = run.records.ended.max()
     run.folder.save_attempt(1, "no worker made progress for 5 s", 0.0, last + 5)
     ax = plots.timeline(run)
@@ -156,14 +157,7 @@ def test_a_trace_has_the_spans_of_the_timeline(tmp_path):
 
 
 def test_timeline_of_a_failure_names_the_worker(tmp_path):
-    run = fabricate(tmp_path, steps=12)
-    cut(run, 1, 5)
-    path = run.folder.worker(1).path / "events.jsonl"
-    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "finished" not in line))
-    journal = Journal(run.folder.worker(1))
-    journal.event(Failed(1.2))
-    journal.close()
-    ax = plots.timeline(WorkerFailed("worker 1 raised", worker=1, folder=run.folder))
+    ax = plots.timeline(failed(tmp_path))
     assert "Worker 1 failed after 1.2 s" in said(ax)
     assert [list(line.get_xdata()) for line in ax.lines] == [[1.2]]
 
@@ -296,8 +290,7 @@ def test_a_replica_without_examples_adds_nothing_whatever_its_share_says(tmp_pat
 
 def test_a_step_that_not_all_recorded_is_refused(tmp_path):
     run = fabricate(tmp_path, steps=3)
-    path = run.folder.worker(1).path / "records.jsonl"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:1]))
+    edit_records(run, 1, lambda rows: rows[:1])
     with pytest.raises(ValueError, match="step=2: the run has records of steps 1 to 1"):
         dtk.plot.fan(run, step=2)
 

@@ -6,6 +6,7 @@ import numpy as np
 from fabricate import fabricate
 from matplotlib.colors import to_hex
 from matplotlib.patches import FancyBboxPatch
+from verifying import edit_records
 
 import dtk
 from dtk.errors import WorkerFailed
@@ -99,8 +100,7 @@ def test_of_many_workers_the_first_three_and_the_last(tmp_path):
 
 def test_a_worker_that_did_not_reach_the_step_has_no_numbers(tmp_path):
     run = cluster(tmp_path)
-    path = run.folder.worker(1).path / "records.jsonl"
-    path.write_text(path.read_text().splitlines(keepends=True)[0])
+    edit_records(run, 1, lambda rows: rows[:1])
     (run.dir / "worker-0" / "weights-final.npz").unlink()  # of a run that has not come to its end
     lines = '{"shape": [10, 11], "trainable": true}\n{"shape": [9], "trainable": false}\n'
     (run.dir / "worker-0" / "variables.jsonl").write_text(lines)

@@ -160,7 +160,6 @@ def test_a_program_is_recorded_proved_and_told_as_it_stands(script, here):
 
 
 @pytest.mark.slow  # --verify that passes is above
-@pytest.mark.trains
 def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, here, tmp_path):
     page = tmp_path / "page.html"
     code, said, rest = here(script(TRAIN), "--verify", "--json", "--report", page, "--", "--policy", "OFF")
@@ -203,7 +202,6 @@ def test_a_fit_whose_batch_grows_with_the_replicas_agrees_with_one_device_that_i
 
 
 @pytest.mark.slow  # tests/test_failures.py has it of functions
-@pytest.mark.trains
 def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
     code, _, error = here(script(alone.format("sys.exit(3)")))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from live_folder import announce, empty, step
+from live_folder import announce, step, tell
 
-from dtk.records import Journal, Record, events
+from dtk.records import Record, events
 from dtk.watch.reader import Reader
 
 
@@ -19,18 +18,6 @@ class Listener:
         self.heard.append((member, news))
 
     take_event = take
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return empty(tmp_path)
-
-
-def tell(folder, *told, worker=0):
-    journal = Journal(folder.worker(worker))
-    for event in told:
-        journal.event(event)
-    journal.close()
 
 
 def test_each_line_is_handed_on_once_to_all(folder):
@@ -62,7 +49,7 @@ def test_a_watch_has_them_as_they_were_written_and_a_view_by_their_times(folder)
     reader.watching = watching
     reader.following = following
     later, sooner = events.Running(2.0), events.Failed(1.0)
-    tell(folder, later, sooner)
+    tell(folder.worker(0), later, sooner)
     reader.look()
     assert [news for _, news in watching.heard] == [later, sooner]
     assert [news for _, news in following.heard] == [sooner, later]
@@ -84,7 +71,7 @@ def test_a_long_event_is_read_whole(folder):
     reader, following = Reader(folder), Listener()
     reader.following = following
     long = events.Evaluation(1.0, started=0.5, step=1, metrics={"confusion": [0.0] * 5000})
-    tell(folder, long)
+    tell(folder.worker(0), long)
     reader.look()
     assert following.heard == [(0, long)]
 
@@ -106,12 +93,12 @@ def test_a_cluster_that_starts_again_is_read_anew(folder):
     reader, watching, second = Reader(folder), Listener(), Listener()
     reader.watching = watching
     step(folder, 7)
-    tell(folder, events.Starting(0.1), events.Running(0.2), events.Failed(0.3))
+    tell(folder.worker(0), events.Starting(0.1), events.Running(0.2), events.Failed(0.3))
     reader.look()
     for worker in folder.each:  # what dtk.launch.launch does when a port was taken
         worker.path.rename(worker.path.with_name(f"old-{worker.worker}"))
     reader.watching = second
-    tell(folder, events.Starting(1.1))
+    tell(folder.worker(0), events.Starting(1.1))
     reader.look()
     assert second.heard == [(0, events.Starting(1.1))]
     assert len(watching.heard) == 3

@@ -90,41 +90,40 @@ def test_a_killed_worker_is_named_and_not_its_neighbour():
     assert told.holds[2][1] is None, "and not in step 2"
 
 
-@pytest.mark.trains
-def test_a_worker_that_never_comes_is_named():
-    def only_one():
-        if dtk.is_chief():
-            dtk.ring(timeout=0.5)
-        else:
-            time.sleep(30)
-
-    with pytest.raises(dtk.WorkerFailed, match="worker 1 could not be reached for 0.5 s; every worker must call"):
-        dtk.run(only_one, workers=2, timeout=25.0)
+def one_never_comes():
+    if dtk.is_chief():
+        dtk.ring(timeout=0.5)
+    else:
+        time.sleep(30)
 
 
-@pytest.mark.trains
-def test_a_worker_that_exchanges_less_is_named():
-    def uneven():
-        ring = dtk.ring(timeout=20.0)
-        chunks = ring.split([1.0, 2.0])
-        for _ in range(2 - ring.worker):
-            ring.exchange(0, chunks[0])
-        ring.close()
-
-    with pytest.raises(dtk.WorkerFailed, match="worker 0 raised RingBroken: worker 1 has left the ring"):
-        dtk.run(uneven, workers=2, timeout=25.0)
-
-
-@pytest.mark.trains
-def test_workers_in_different_rounds_are_told():
-    def apart():
-        ring = dtk.ring(timeout=20.0)
-        for _ in range(1 + ring.worker):
-            chunks = ring.split([1.0, 2.0])
+def one_exchanges_less():
+    ring = dtk.ring(timeout=20.0)
+    chunks = ring.split([1.0, 2.0])
+    for _ in range(2 - ring.worker):
         ring.exchange(0, chunks[0])
+    ring.close()
 
-    with pytest.raises(dtk.WorkerFailed, match="is at step 1 of all-reduce [12], this worker at step 1 of [12];"):
-        dtk.run(apart, workers=2, timeout=25.0)
+
+def in_different_rounds():
+    ring = dtk.ring(timeout=20.0)
+    for _ in range(1 + ring.worker):
+        chunks = ring.split([1.0, 2.0])
+    ring.exchange(0, chunks[0])
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    ("fn", "words"),
+    [
+        (one_never_comes, "worker 1 could not be reached for 0.5 s; every worker must call"),
+        (one_exchanges_less, "worker 0 raised RingBroken: worker 1 has left the ring"),
+        (in_different_rounds, "is at step 1 of all-reduce [12], this worker at step 1 of [12];"),
+    ],
+)
+def test_workers_that_do_not_do_the_same_are_told(fn, words):
+    with pytest.raises(dtk.WorkerFailed, match=words):
+        dtk.run(fn, workers=2, timeout=25.0)
 
 
 @pytest.mark.trains
@@ -162,26 +161,6 @@ def test_a_ring_beside_a_strategy():
     assert dtk.run(both, workers=2, timeout=100.0).results == [(2, 2), (2, 2)]
 
 
-# ---- the connections alone
-
-
-def test_a_message_cut_short_is_no_message(tmp_path):
-    sockets, made = [tmp_path / "0", tmp_path / "1"], {}
-
-    def make(worker):
-        made[worker] = Neighbours(sockets, worker, 20.0, lambda: 1 - worker)
-
-    other = threading.Thread(target=make, args=(1,), daemon=True)
-    other.start()
-    make(0)
-    other.join(20.0)
-    made[1]._link(0).send(struct.pack("!Q", 100) + b"half")
-    made[1].close()
-    with pytest.raises(RingBroken, match="worker 1 has left the ring"):
-        made[0].trade(b"mine", 1, 1)
-    made[0].close()
-
-
 # ---- what was done with a chunk, told from the numbers
 
 
@@ -196,7 +175,7 @@ def test_the_numbers_tell_what_was_done():
     assert _parts_of(held + came, held, [0], _Arrival(1, came, None)) is None
 
 
-# ---- to any other worker, and from any other
+# ---- the connections alone: to any other worker, and from any other
 
 
 def together(work, workers, folder, timeout=20.0):
@@ -253,6 +232,18 @@ def test_a_partner_that_does_not_come_is_named(tmp_path):
     errors = together(work, 3, tmp_path, timeout=0.5)
     assert {type(error) for error in errors} == {RingBroken}
     assert str(errors[0]).startswith("worker 1 sent nothing for 0.5 s; every worker must call ring.exchange, or ring.")
+
+
+def test_a_message_cut_short_is_no_message(tmp_path):
+    def work(links, worker):
+        if worker == 0:
+            return links.trade(b"mine", 1, 1)
+        links._link(0).send(struct.pack("!Q", 100) + b"half")
+        return links.close()
+
+    broken, _ = together(work, 2, tmp_path)
+    assert isinstance(broken, RingBroken)
+    assert str(broken).startswith("worker 1 has left the ring")
 
 
 @pytest.mark.trains

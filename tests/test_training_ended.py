@@ -6,10 +6,11 @@ import time
 
 import pandas
 import pytest
+from live_folder import tell
 
 import dtk
 from dtk.environment import Here, enter, training_ended
-from dtk.records import Journal, RunFolder
+from dtk.records import RunFolder
 from dtk.records.events import Finished, Running
 from dtk.worker.progress import evaluated
 
@@ -23,18 +24,12 @@ def in_evaluator(tmp_path):
     enter(None)
 
 
-def finish(folder, worker, event=Finished(1.0)):  # noqa: B008
-    journal = Journal(folder.worker(worker))
-    journal.event(event)
-    journal.close()
-
-
 def test_training_has_ended_when_every_worker_has_and_one_look_was_left(in_evaluator):
-    said = [training_ended()]
-    finish(in_evaluator.run, 0)
-    finish(in_evaluator.run, 1, Running(1.0))
+    said, (one, other) = [training_ended()], in_evaluator.run.each
+    tell(one, Finished(1.0))
+    tell(other, Running(1.0))
     said.append(training_ended())
-    finish(in_evaluator.run, 1)
+    tell(other, Finished(1.0))
     said += [training_ended() for _ in range(3)]
     assert said == [False, False, False, True, True]
 

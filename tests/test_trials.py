@@ -98,14 +98,12 @@ WHOLE = partial(share, part="whole")
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 def test_a_penalty_that_counts_once_passes(capsys):
     assert passes(capsys, "05.penalty", share, train, WHOLE)
     assert passes(capsys, "02.penalty", share, as_in_lesson_02, None, WHOLE)
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -166,13 +164,11 @@ def own_mean(losses, params):
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 def test_a_loss_that_is_divided_once_passes(capsys):
     assert passes(capsys, "estimator.divides", loss_of, train_estimator)
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -202,13 +198,11 @@ def dealt(examples, batch, context, *, shuffle=None, shard=True, divide=True, fi
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 def test_an_input_function_that_deals_as_one_device_passes(capsys):
     assert passes(capsys, "estimator.input", partial(dealt, shuffle={"seed": 1}))
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -296,7 +290,6 @@ RESTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 @pytest.mark.parametrize(("name", "answers"), [("08.pipeline", PIPELINES), ("07.rest", RESTS)])
 def test_what_a_pipeline_makes_tells_right_from_wrong(name, answers, capsys):
     space = {}
@@ -330,7 +323,6 @@ def clipped(optimizer, gradient, weight, *, reduce="SUM", divide=1, normalise=Fa
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 def test_the_clipped_sum_passes(update, capsys):
     assert passes(capsys, "keras.clip", clipped, update)
     with pytest.raises(NotSolved, match="a gradient longer than 1 went through"):

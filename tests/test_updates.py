@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import proof_programs
 import pytest
-from verifying import maker, refused
+from verifying import refused
 
 import dtk
 
@@ -296,11 +296,6 @@ def test_a_step_without_a_gradient_has_no_loss_and_verify_says_so():
     error = refused(dtk.run(without_a_gradient, workers=1, replicas=1), run)
     assert error.reason == "records"
     assert "took no gradient" in str(error)
-
-
-@pytest.fixture
-def make(tmp_path):
-    return maker(tmp_path)
 
 
 def test_without_a_count_nothing_passes(make):

@@ -6,12 +6,9 @@ import html
 import re
 from dataclasses import replace
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import numpy as np
 import pytest
+from fabricate import said
 from matplotlib.colors import to_hex
 
 import dtk
@@ -26,11 +23,6 @@ from dtk.view.what_if import EXAMPLE, LIMIT_COLORS, predictions, what_if
 def lab(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "widgets")
     return dtk.plot.what_if_lab(workers=64)
-
-
-def said(ax):
-    words = " ".join([ax.get_title("left"), *(text.get_text() for text in ax.texts)])
-    return words.replace("\n", " ").replace("\N{NO-BREAK SPACE}", " ")
 
 
 def told(ax):

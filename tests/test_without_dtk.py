@@ -200,7 +200,6 @@ def same(case, folder, logs, run):
 
 
 @pytest.mark.slow
-@pytest.mark.trains
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_pasted_it_trains_as_under_dtk(case, tmp_path, monkeypatch):

@@ -30,6 +30,11 @@ def browser():
         yield running
 
 
+@pytest.fixture
+def expect():
+    return pytest.importorskip("playwright.sync_api").expect
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_scratch(tmp_path_factory) -> Iterator[None]:
     """Runs of these kernels, and nobody else's, are listed here."""

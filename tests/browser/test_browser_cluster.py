@@ -39,11 +39,6 @@ print("after it", weight)"""
 TABLE = "table = cluster.inspect()\ntable"
 
 
-@pytest.fixture
-def expect():
-    return pytest.importorskip("playwright.sync_api").expect
-
-
 def run(page, source, seconds=60.0):
     """A new cell's whole output, after it ran."""
     cell = page.type(source)

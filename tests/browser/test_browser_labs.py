@@ -25,11 +25,6 @@ def lab(page, *sources: str):
     return cell.locator(".jp-OutputArea-output").first
 
 
-@pytest.fixture
-def expect():
-    return pytest.importorskip("playwright.sync_api").expect
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 700])
 def test_the_lab_of_loss_scaling(server, visit, expect, width, dark):

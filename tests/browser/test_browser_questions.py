@@ -15,11 +15,6 @@ NUMBER = 'dtk.ask("99.speed", "How many times as fast are two workers?", between
 CHECK = 'dtk.check("00.share", lambda losses, global_batch: sum(losses) / len(losses))'
 
 
-@pytest.fixture
-def expect():
-    return pytest.importorskip("playwright.sync_api").expect
-
-
 def output(page, source):
     page.type(source)
     cell = page.run(source.splitlines()[0])
