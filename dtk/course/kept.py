@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +124,6 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
             was checked. Without a name a line says so.
     """
     # Late: a worker that tries an exercise's function imports this module, and draws nothing.
-    from dtk.course.exercise import all_exercises
     from dtk.view.canvas import drawn, figure, page, table
 
     if place() is None:
@@ -143,7 +143,8 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
     predicted = said[(said.predicted != "") | (said.came_out != "")]
     tried = {name: (row.checked, row.tries) for name, row in said[said.checked != ""].iterrows()}
     checked = []
-    for name in {**all_exercises(lesson), **tried}:
+    every = import_module("dtk.course.exercise").all_exercises(lesson)  # which keeps by this module what was checked
+    for name in {**every, **tried}:
         words, tries = tried.get(name, (_("not tried"), 0))
         mark = "\N{CHECK MARK}" if words == "PASS" else "\N{BALLOT X}" if tries else ""
         checked.append((f"{mark} {name}", words, tries))
