@@ -29,11 +29,14 @@ def takes_two(a, b=2):
     return a + b
 
 
+def needs(directory, strategy):
+    return directory
+
+
 async def coroutine():
     return 1
 
 
-@pytest.mark.trains
 @pytest.mark.parametrize(
     ("keywords", "words"),
     [
@@ -48,6 +51,10 @@ async def coroutine():
         ({"stall_timeout": -1}, "stall_timeout=-1: it takes seconds above 0"),
         ({"start": "hot"}, "start='hot': it takes one of auto, warm, cold"),
         ({"kwargs": {"batch": 1}}, "`fine` can't be called so: got an unexpected keyword argument 'batch'"),
+        ({"evaluator": 5}, r"evaluator=5: it takes True \(the evaluator runs the workers' function\), a function"),
+        ({"evaluator": "fine"}, "evaluator='fine': it takes True"),
+        ({"evaluator": True, "workers": 1, "replicas": 2}, "an evaluator stands beside a cluster of workers"),
+        ({"evaluator": needs}, "`needs` lacks some: missing a required argument: 'directory'; use defaults"),
     ],
 )
 def test_bad_arguments(keywords, words):

@@ -26,12 +26,6 @@ from dtk.records import GROWING
 HERE = {"127.0.0.1": "env A=1", "localhost": "env A=2"}
 
 
-def said(news, corner):
-    """{file: what a kernel has of it} after one look."""
-    messages, whole = news.of(corner)
-    return {message.file: message for message in messages}, whole
-
-
 def test_each_byte_is_said_once_and_what_is_whole_comes_first(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there" / "run"
     corner = there / "worker-0"

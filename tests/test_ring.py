@@ -16,11 +16,6 @@ from dtk.view.ring import story
 from dtk.worker.ring import Neighbours, RingBroken, _Arrival, _parts_of
 
 
-@pytest.fixture(autouse=True)
-def _quiet(monkeypatch):
-    monkeypatch.setenv("DTK_LIVE", "off")
-
-
 def events_of(run, what):
     found = [(corner.worker, event) for corner in run.folder.each for event in of_kind(corner.events, Ring)]
     return [(worker, event) for worker, event in found if event.what == what]

@@ -16,11 +16,6 @@ from dtk.view.ring import NO_MESSAGES, RingMessage, story
 from dtk.view.ring import ring as draw
 
 
-@pytest.fixture(autouse=True)
-def _quiet(monkeypatch):
-    monkeypatch.setenv("DTK_LIVE", "off")
-
-
 def stripes(ax):
     return [patch for patch in ax.patches if isinstance(patch, Rectangle) and patch.get_gid() == "part"]
 

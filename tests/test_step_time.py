@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from fabricate import fabricate
 from matplotlib.colors import to_hex
 
 import dtk
-from dtk.records import Journal, RunFolder
-from dtk.runs import Run
+from dtk.records import Journal
 from dtk.view.canvas import alternative
 from dtk.view.palette import PART_COLORS
 
 STEP, REDUCE = 1.0, 0.1  # s; the steps are those of `fabricate`
-
-
-@pytest.fixture(autouse=True)
-def headless():
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
 
 
 def with_reductions(path, workers=2, late=0.3):
@@ -57,13 +48,6 @@ def test_a_bar_a_worker_with_its_parts(tmp_path):
         )
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1"]
     assert ax.get_xlabel() == "ms a step"
-
-
-def test_without_records_it_says_what_to_add(tmp_path):
-    empty = Run(RunFolder(tmp_path, 2), "cluster", 1, 0, [None, None], 1.0)
-    for corner in empty.folder.each:
-        Journal(corner).close()
-    assert "add dtk.Recorder()" in dtk.plot.step_time(empty).texts[0].get_text()
 
 
 PARTS = ("python", "input", "compute", "all_reduce", "waiting")

@@ -1,4 +1,4 @@
-"""When training has ended, what an evaluator writes down, and evaluators that can't be."""
+"""When training has ended, and what an evaluator writes down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pandas
 import pytest
 from live_folder import tell
 
-import dtk
 from dtk.environment import Here, enter, training_ended
 from dtk.records import RunFolder
 from dtk.records.events import Finished, Running
@@ -56,28 +55,3 @@ def test_metrics_of_any_kind_are_written(in_evaluator):
     assert table.d[0] == "<class 'object'>"
     assert table[["c", "a"]].isna().to_numpy().tolist() == [[True, False], [True, True]]
     assert table.e[1] == 1
-
-
-# ---- bad input
-
-
-def needs(directory, strategy):
-    return directory
-
-
-def fine():
-    return 1
-
-
-@pytest.mark.parametrize(
-    ("keywords", "words"),
-    [
-        ({"evaluator": 5}, r"evaluator=5: it takes True \(the evaluator runs the workers' function\), a function"),
-        ({"evaluator": "fine"}, "evaluator='fine': it takes True"),
-        ({"evaluator": True, "workers": 1, "replicas": 2}, "an evaluator stands beside a cluster of workers"),
-        ({"evaluator": needs}, "`needs` lacks some: missing a required argument: 'directory'; use defaults"),
-    ],
-)
-def test_bad_evaluators(keywords, words):
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        dtk.run(fine, **keywords)

@@ -215,8 +215,7 @@ def test_any_train_step_is_recorded_and_its_mistake_found():
     assert error.step == COUNT // BATCH + 1
 
 
-@pytest.mark.parametrize("start", ["warm"])
-def test_three_fits_are_covered_and_said(capsys, start):
+def test_three_fits_are_covered_and_said(capsys):
     run, baseline = pair(three_fits)
     capsys.readouterr()
     dtk.verify(run, baseline)

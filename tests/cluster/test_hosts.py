@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 import programs
 import pytest
@@ -12,7 +11,6 @@ from programs import when_it_runs
 
 import dtk
 
-ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.trains]
 
 
