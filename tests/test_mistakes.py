@@ -126,7 +126,8 @@ def by_fit(strategy, loss="keras", rate=0.05, record=True, scope=True, images=Fa
         model = model_of(images, facts.pop("scaled", 1.0))
         model = model if loss == "keras" else Own(model.inputs, model.outputs)
         clip = {"global_clipnorm": 0.1} if facts.pop("clipped", False) else {}
-        model.compile(keras.optimizers.SGD(rate, **clip), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        criterion = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(rate, **clip), criterion, **facts.pop("calls", {}))
     callbacks = [dtk.Recorder()] if record else []
     epochs = facts.pop("epochs", 1)
     batch = facts.pop("batch", BATCH)
@@ -238,6 +239,7 @@ FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
     "short batch": both({"loss": "right", "count": COUNT + 10}, {"loss": "actual count", "count": COUNT + 10}),
     "uneven batch": {
         "fit": one(by_fit, {"count": COUNT + 5}),
+        "two steps a call": one(by_fit, {"count": COUNT - 27, "calls": {"steps_per_execution": 2}}),
         "loop": one(by_loop, {"loss": "own count", "count": COUNT + 5}),
     },
     "regularisation": both({"loss": "penalty"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import zlib
@@ -246,7 +247,7 @@ def test_who_says_how_many_bytes_states_may_take_gets_all_that_fits(monkeypatch,
             model = keras.Sequential([keras.layers.Input((2000,)), keras.layers.Dense(2500), keras.layers.Dense(1)])
             optimizer = keras.optimizers.SGD(1e-6)
         for batch in strategy.experimental_distribute_dataset(rows(96, 2000).batch(8)):
-            strategy.run(share(model, model.trainable_variables, optimizer), args=(batch,))
+            strategy.run(functools.partial(share(model, model.trainable_variables, optimizer)), args=(batch,))
 
     monkeypatch.setenv("DTK_STATES", asked)
     count = len(RecordedStates(dtk.run(train).folder).units)  # of 20 MB

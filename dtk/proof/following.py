@@ -287,7 +287,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
     if steps.step is not None and not steps.between:
         found.append(_update(steps, replicas))
     if found:
-        return min(found, key=lambda error: error.step or 0)  # of the same step the first in the list
+        return min(found, key=lambda error: _began(error, steps))  # of the same step the first in the list
     if steps.end == "unmatched":
         return VerificationError(
             _(
@@ -316,6 +316,12 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             remedy=_("let the data and its size alone decide how many steps there are"),
         )
     return _undecided(steps, ours.steps) if steps.is_open else None
+
+
+def _began(error: VerificationError, steps: Steps) -> int:
+    """The step from which it acts: of a batch that explains its loss, and so the update of its call, the call's."""
+    step, inside = error.step or 0, error.reason == "uneven batch" and steps.whole
+    return max((first for first in steps.followed if first <= step), default=step) if inside else step
 
 
 def _undecided(steps: Steps, made: int) -> VerificationError:

@@ -123,8 +123,8 @@ class Watched:
 
 
 def _code_of(subject: Any) -> Any:
-    """What a function shares with others made by the same `def`, as bound methods are; anything else is itself."""
-    return getattr(subject, "__code__", subject)
+    """What a function shares with others made by the same `def`, as bound methods and partials do; else itself."""
+    return getattr(getattr(subject, "func", subject), "__code__", subject)
 
 
 def _apart(before: Snapshot, after: Snapshot) -> bool:
