@@ -197,7 +197,8 @@ def step_parts(run: Recorded) -> pandas.DataFrame:
         One row for each (worker, step), without the first step, which is traced and compiled; empty without records.
         Columns worker, step, and in seconds:
 
-        - period: from the end of the step before to the end of this one. The parts add up to it:
+        - period: from the end of the step before to the end of this one; of an epoch's first step, from when the last
+          worker began it. The parts add up to it:
         - python: from the end of the step before until this one began: callbacks, code between two steps.
         - input: from there until the step had its data, without the all-reduce that asks whether all workers have data.
         - waiting: in all-reduces, until the last worker's part was there. An all-reduce beside which the worker still
@@ -241,7 +242,7 @@ def _in_parts(folder: RunFolder) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     unmarked = steps if marks.empty else steps[:0]
     first_to_last = (  # where several are at once, the first counts
         ("waiting", row, begin, waited),
-        ("waiting", unmarked.index, unmarked.ended - unmarked.within, unmarked.ended),
+        ("waiting", unmarked.index, unmarked.ended - unmarked.waiting, unmarked.ended),
         ("all_reduce", row, begin, end),
         ("python", steps.index, steps.lo, start),
         ("input", steps.index, start, had),
@@ -281,13 +282,12 @@ def step_reductions(run: Recorded) -> pandas.DataFrame:
 def _recorded(folder: RunFolder) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """The steps without each worker's first, and the marks in them.
 
-    Steps, as `step_times` has them, with lo, when the step before ended, and within, `within_epochs`' waiting.
+    Steps, as `within_epochs` has them, with lo, when the step before ended.
     Marks: worker, reduce (or else a wait for data), begin, end, bytes; row, the step's place; and the step's columns.
     """
     import pandas as pd
 
-    times = step_times(folder.own_records)
-    times["within"] = within_epochs(times).waiting
+    times = within_epochs(step_times(folder.own_records))
     later = times.step > times.groupby("worker").step.transform("min")
     steps = times[later].sort_values(["worker", "ended"], ignore_index=True)
     steps["lo"] = steps.ended - steps.period

@@ -206,10 +206,11 @@ def _stacked(ax: Axes, lane: _Lane, span: tuple[float, float] | None) -> None:
     parts = lane.parts if span is None else lane.parts[(lane.parts.end > span[0]) & (lane.parts.begin < span[1])]
     if parts.empty:
         return
-    begins = parts.groupby("step").begin.min().to_numpy()
-    edges = (
-        np.unique(parts[["begin", "end"]]) if span else np.append(begins[:: _together(len(begins))], parts.end.max())
-    )
+    each = parts.groupby("step").agg(begin=("begin", "min"), end=("end", "max"))
+    paused = each[each.end < each.begin.shift(-1)]  # between epochs
+    after = each[each.begin > each.end.shift()]
+    columns_of_steps = [each.begin[:: _together(len(each))], each.end[-1:], paused.end, after.begin]
+    edges = np.unique(parts[["begin", "end"]] if span else np.concatenate(columns_of_steps))
     low = np.full(len(edges), lane.worker + 0.36)
     for part in reversed(PARTS):
         mine = parts[parts.part == part]
