@@ -7,7 +7,24 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
-__all__ = ["Page", "read"]
+__all__ = ["LOOKED_AT", "Page", "read"]
+
+# Pages that are opened in a browser.
+LOOKED_AT = (
+    "index",
+    "lessons/index",
+    "lessons/00_start_here",
+    "lessons/02_loss_scaling",
+    "lessons/09_predicting",
+    "guide/use",
+    "reference/runs",
+    "explanation/look_alikes",
+    "teaching/lessons",
+    "in_the_page",
+    "zh/in_the_page",
+    "zh/index",
+    "zh/lessons/02_loss_scaling",
+)
 
 _NEVER_CLOSED = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 

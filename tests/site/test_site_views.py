@@ -8,22 +8,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from markup import LOOKED_AT
 
-PAGES = (
-    "index",
-    "lessons/index",
-    "lessons/00_start_here",
-    "lessons/02_loss_scaling",
-    "lessons/09_predicting",
-    "guide/use",
-    "reference/runs",
-    "explanation/look_alikes",
-    "teaching/lessons",
-    "in_the_page",
-    "zh/in_the_page",
-    "zh/index",
-    "zh/lessons/02_loss_scaling",
-)
 WIDTHS = (400, 900, 1600)
 # Pictures that did not come, and what sticks out of the page; a part that scrolls by itself may be wider.
 LOOK = """() => ({
@@ -54,7 +40,7 @@ def seconds(reports):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", LOOKED_AT)
 def test_nothing_sticks_out_and_nothing_is_missing(visit, reports, seconds, page, width, theme):
     tab = visit(f"{page}.html", width, theme)
     took = "performance.getEntriesByType('navigation')[0].domInteractive / 1000"
