@@ -150,7 +150,7 @@ def masks(strategy, layer):
 
 def loop(strategy, step, x=X):
     data = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(x).batch(4))
-    function = tf.function(lambda part: strategy.run(step, args=(part,)))
+    function = tf.function(lambda part: strategy.run(step, args=(part,)), autograph=False)
     return [function(part) for part in data]
 
 

@@ -79,7 +79,8 @@ class Environments:
         home = self.folder / f"{column.package}-{column.version}"
         if not home.exists():
             pip(python, "install", "--no-deps", "--target", str(home), f"{column.package}=={column.version}")
-        self.megabytes = max(self.megabytes, sum(each.lstat().st_size for each in self.folder.rglob("*")) >> 20)
+        measured = subprocess.run(["du", "-sm", str(self.folder)], capture_output=True, text=True, check=False)
+        self.megabytes = max(self.megabytes, int(measured.stdout.split()[0]))
         return home
 
 

@@ -75,7 +75,7 @@ class Group(NamedTuple):
     @property
     def name(self) -> str:
         minors = [".".join(each.version.split(".")[:2]) for each in self.columns]
-        span = minors[0] if len(minors) == 1 else f"{minors[0]}–{minors[-1]}"
+        span = minors[0] if len(minors) == 1 else f"{minors[0]} to {minors[-1]}"
         first = self.columns[0]
         return f"{'tf_keras ' if first.package == 'tf_keras' else ''}{span}{' with dtk' if first.dtk else ''}"
 
@@ -261,21 +261,24 @@ def _method(columns: Sequence[Any], results: Mapping[str, Any]) -> str:
 
 _INTRODUCTION = """\
 Each row is a program of 20 to 40 lines that computes one number on two replicas, under MirroredStrategy and under
-MultiWorkerMirroredStrategy, from the weights and the global batch that one device has. Where the two strategies differ, a cell has
-both, MirroredStrategy first.
+MultiWorkerMirroredStrategy, from the weights and the global batch that one device has. Where the two strategies
+differ, a cell has both, MirroredStrategy first.
 
-✓ right. ✗ wrong, and the number that was found, with `/` between replicas or workers. = wrong, and one device computes the same.
-*raises*: an error. *none*: one device raises it too. *hangs*: no end."""
+✓ right. ✗ wrong, and the number that was found, with `/` between replicas or workers. = wrong, and one device
+computes the same. *raises*: an error. *none*: one device raises it too. *hangs*: no end."""
 
 _METHOD = """\
-By `benchmarks/keras_releases.py`, which writes this page. Each release ran in an environment of its own, without any part of dtk, with
-the newest TensorFlow whose requirement admits it: {versions}. Each program ran in new processes."""
+By `benchmarks/keras_releases.py`, which writes this page. Each release ran in an environment of its own, without
+any part of dtk, with the newest TensorFlow whose requirement admits it: {versions}. Each program ran in new
+processes."""
 
 _UNTESTED = """\
-`python benchmarks/keras_releases.py --program clipnorm --setting workers` prints a program, to check a field by hand.
+`python benchmarks/keras_releases.py --program clipnorm --setting workers` prints a program, to check a field by
+hand.
 
 "With dtk" is `dtk.correct_keras()`, for the releases that dtk supports ([what it corrects](compat.md)).
 
-Not tested: GPUs and TPUs, other strategies, more than two replicas, two replicas in each of two workers, `jit_compile`, Estimator,
-other backends of Keras, other pairs of Keras and TensorFlow, and patches of a minor release other than the newest. The models have
-one or two weights: a ✓ says that this number is right, not that all of a release is."""
+Not tested: GPUs and TPUs, other strategies, more than two replicas, two replicas in each of two workers,
+`jit_compile`, Estimator, other backends of Keras, other pairs of Keras and TensorFlow, and patches of a minor
+release other than the newest. The models have one or two weights: a ✓ says that this number is right, not that all
+of a release is."""
