@@ -166,7 +166,7 @@ def gradient_sum(strategy):
     return copies(model.trainable_variables[0])
 
 
-@program("weights start equal and stay equal: their difference", [0.0])
+@program("differences of the copies of a weight", [0.0])
 def equal_weights(strategy):
     with strategy.scope():
         model, optimizer = linear(kernel_initializer="glorot_uniform"), keras.optimizers.SGD(0.1)
@@ -180,7 +180,7 @@ def equal_weights(strategy):
     return [[float(strategy.experimental_local_results(loop(strategy, difference)[0])[0])]]
 
 
-@program("momentum, the optimizer not built before", [0.7])
+@program("momentum, built in the first step", [0.7])
 def first_step(strategy):
     with strategy.scope():
         model, optimizer = linear(), keras.optimizers.SGD(0.1, momentum=0.9)
@@ -206,7 +206,7 @@ def global_clipnorm(strategy):
     return copies(model.trainable_variables[0])
 
 
-@program("AdamW on an embedding", [0.89, 0.89, 0.99])
+@program("AdamW on an embedding, tokens twice", [0.89, 0.89, 0.99])
 def adamw_embedding(strategy):
     with strategy.scope():
         model = keras.Sequential([keras.Input((1,)), keras.layers.Embedding(3, 1, "ones")])
@@ -255,7 +255,7 @@ def loss_scale(strategy):
     return copies(model.trainable_variables[0])
 
 
-@program("loss scale, one replica's gradient infinite", [1.0])
+@program("loss scale, one infinite gradient", [1.0])
 def loss_scale_infinite(strategy):
     with strategy.scope():
         model, inner = linear(), keras.optimizers.SGD(0.1)
@@ -289,14 +289,14 @@ def sync_batch_norm(strategy):
     return [[squares, *layer.get_weights()[2].tolist(), *layer.get_weights()[3].tolist()]]
 
 
-@program("Dropout: different masks", [2.0])
+@program("Dropout: number of masks", [2.0])
 def dropout(strategy):
     with strategy.scope():
         layer = keras.layers.Dropout(0.5)
     return [[masks(strategy, layer)]]
 
 
-@program("Dropout with a seed: different masks", [2.0])
+@program("Dropout with a seed: number of masks", [2.0])
 def dropout_seed(strategy):
     with strategy.scope():
         layer = keras.layers.Dropout(0.5, seed=1)
@@ -365,40 +365,40 @@ def penalty(strategy):
     return copies(model.trainable_variables[0])
 
 
-@program("the loss that fit reports", [12.5])
+@program("the reported loss", [12.5])
 def reported_loss(strategy):
     history = compiled(strategy).fit(X, 0 * X, batch_size=4, shuffle=False, verbose=0).history
     return [history["loss"]]
 
 
-@program("the accuracy that fit reports", [0.75])
+@program("the reported accuracy", [0.75])
 def accuracy(strategy):
     model, y = compiled(strategy, metrics=["accuracy"]), np.array([[1], [1], [0], [1]], "float32")
     return [model.fit(X, y, batch_size=4, shuffle=False, verbose=0).history["accuracy"]]
 
 
-@program("an uneven last batch: 2 and 1 examples", [0.68])
+@program("a last batch of 2 + 1 examples", [0.68])
 def uneven(strategy):
     model, x = compiled(strategy), np.concatenate([X, X[:3]])
     model.fit(x, 0 * x, batch_size=4, shuffle=False, verbose=0)
     return copies(model.trainable_variables[0])
 
 
-@program("a last batch of 1 example", [0.735])
+@program("a last batch of 1 + 0 examples", [0.735])
 def one_example(strategy):
     model, x = compiled(strategy), np.concatenate([X, X[:1]])
     model.fit(x, 0 * x, batch_size=4, shuffle=False, verbose=0)
     return copies(model.trainable_variables[0])
 
 
-@program("an uneven first batch: 2 and 1 examples", [0.9067])
+@program("a first batch of 2 + 1 examples", [0.9067])
 def uneven_first(strategy):
     model = compiled(strategy)
     model.fit(X[:3], 0 * X[:3], batch_size=4, shuffle=False, verbose=0)
     return copies(model.trainable_variables[0])
 
 
-@program("a mask: 3 and 1 entries count", [0.75])
+@program("a mask that leaves 3 + 1 entries", [0.75])
 def mask(strategy):
     def make():
         dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
@@ -423,20 +423,20 @@ def train_step(strategy):
     return copies(model.trainable_variables[0])
 
 
-@program("the loss that such a train_step reports", [12.5])
+@program("the loss that it reports", [12.5])
 def train_step_loss(strategy):
     history = compiled(strategy, guide).fit(X, 0 * X, batch_size=4, shuffle=False, verbose=0).history
     return [history["loss"]]
 
 
-@program("evaluate on 5 examples, 4 in a batch: loss, mean absolute error", [19.8, 3.8])
+@program("evaluate on 4 + 1 examples: loss, absolute error", [19.8, 3.8])
 def evaluate(strategy):
     x = np.concatenate([X, [[7]]]).astype("float32")
     model = compiled(strategy, metrics=["mae"])
     return [[float(value) for value in model.evaluate(x, 0 * x, batch_size=4, verbose=0)]]
 
 
-@program("predict on 5 examples, 4 in a batch: rows in order", [1.0, 2.0, 3.0, 6.0, 7.0])
+@program("predict on 4 + 1 examples", [1.0, 2.0, 3.0, 6.0, 7.0])
 def predict(strategy):
     x = np.concatenate([X, [[7]]]).astype("float32")
     return [compiled(strategy).predict(x, batch_size=4, verbose=0).ravel().tolist()]

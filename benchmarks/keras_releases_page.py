@@ -142,7 +142,7 @@ def draw(columns: Sequence[Any], results: Mapping[str, Any], path: Path) -> None
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "dtk"  # two drawings of the same results are the same file
+
     from matplotlib import pyplot
     from matplotlib.patches import Patch, Rectangle
 
@@ -174,16 +174,18 @@ def draw(columns: Sequence[Any], results: Mapping[str, Any], path: Path) -> None
         "! raises   … hangs": RAISES,
     }
     handles = [Patch(color=colours[kind], label=words) for words, kind in legend.items()]
+    if any(column.name not in results for column in columns):
+        handles.append(Patch(color="white", label="? not run"))
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None}, facecolor="white")
+    figure.savefig(path, dpi=90, facecolor="white")
 
 
 def write(folder: Path, columns: Sequence[Any], docs: Path) -> None:
     """Writes the page and its picture from the results in the folder."""
     paths = {column.name: folder / f"{column.name}.json" for column in columns}
     results = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
-    draw(columns, results, docs / "images" / "keras_releases.svg")
+    draw(columns, results, docs / "images" / "keras_releases.png")
     page = docs / "explanation" / "keras_releases.md"
     page.write_text(text(columns, results), encoding="utf-8")
     (folder / "table.json").write_text(json.dumps(kinds(columns, results), indent=1) + "\n", encoding="utf-8")
@@ -206,7 +208,7 @@ def text(columns: Sequence[Any], results: Mapping[str, Any]) -> str:
     used = [key for key in CAUSES if any(key in WHY.get(name, ()) for name in PROGRAMS)]
     parts = [
         "# Which Keras computes distributed training correctly",
-        "![Each behaviour, under each strategy, in each release of Keras](../images/keras_releases.svg)",
+        "![Each behaviour, under each strategy, in each release of Keras](../images/keras_releases.png)",
         _INTRODUCTION,
         "## A loop of one's own",
         table(groups, loop=True),
