@@ -1,4 +1,4 @@
-"""The page docs/explanation/keras_releases.md and its picture, from the results of `keras_releases.py`."""
+"""The page on the releases of Keras and its picture, from the results of `keras_releases.py`."""
 
 from __future__ import annotations
 
