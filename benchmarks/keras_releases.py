@@ -65,7 +65,7 @@ class Environments:
     def tensorflow(self, version: str) -> Path:
         """The Python of an environment with this TensorFlow; any other environment is removed."""
         home = self.folder / f"tf{version}"
-        for other in self.folder.glob("tf*"):
+        for other in self.folder.glob("tf[0-9]*"):
             if other != home:
                 shutil.rmtree(other)
         if not (home / "done").exists():
