@@ -84,9 +84,9 @@ class _Lane(NamedTuple):
 def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     """Draw one lane per worker: start, build, the parts of its steps, silence; and below, a few steps enlarged.
 
-    The parts are `dtk.step_parts`', in the colours of `dtk.plot.step_time`; where there are more of them than the
-    picture has room for, a column shows how the time in it is divided. Under the workers an evaluator's evaluations,
-    with the step of the weights. The enlarged steps are of one epoch.
+    The parts are `dtk.step_parts`', in the colours of `dtk.plot.step_time`: above, each column is a step, or several of
+    more than 75, divided as its time was; below, they follow one another as they did. Under the workers an evaluator's
+    evaluations, with the step of the weights. The enlarged steps are of one epoch.
 
     Args:
         run: from `dtk.run` or `dtk.baseline`, or the error of a run that failed.
