@@ -22,14 +22,14 @@ def events(folder, worker):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (faults.kill, "was killed by SIGKILL; the kernel's log or the memory limit may say why"),
+        (faults.kill, "was killed by SIGKILL; as asked: kill(worker={worker}, step=4)"),
         (faults.exception, "raised RuntimeError: injected by dtk.faults.exception"),
     ],
 )
 def test_the_worker_ends_before_the_step(start, worker, make, words):
     with pytest.raises(dtk.WorkerFailed) as caught:
         dtk.run(in_step, args=(9,), faults=[make(worker=worker, step=4)], start=start)
-    assert str(caught.value) == f"worker {worker} {words}"
+    assert str(caught.value) == f"worker {worker} {words.format(worker=worker)}"
     steps = caught.value.records.groupby("worker").step.max()
     assert steps[worker] == 3
     assert steps[1 - worker] in (3, 4), "it has what the worker had when it ended, and no collective keeps it back"

@@ -18,7 +18,7 @@ def test_the_steps_that_count_and_all_attempts(capsys, monkeypatch):
     assert run.results == [10, 10]
     assert [attempt.number for attempt in run.attempts] == [1, 2, 3]
     assert [attempt.failed for attempt in run.attempts] == [
-        "worker 1 was killed by SIGKILL; the kernel's log or the memory limit may say why",
+        "worker 1 was killed by SIGKILL; as asked: kill(worker=1, step=6)",
         "worker 0 raised RuntimeError: injected by dtk.faults.exception",
         None,
     ]
