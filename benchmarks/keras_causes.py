@@ -54,7 +54,8 @@ CAUSES = {
     ),
     "build": (
         f"To build the model, Keras adds up the replicas' parts of a batch: {_issue(20585)}, open; two parts of "
-        f"unequal size fail as in {_issue(19246)}. Since 3.5, with {_pull(20051)}."
+        f"unequal size fail as in {_issue(19246)}. Since 3.5, with {_pull(20051)}. What 3.3 and 3.4 raise on two "
+        "workers is another error, whose cause was not sought."
     ),
     "loop": f"Since 3.7 ({_pull(20396)}) the steps run in `tf.while_loop`. {_issue(19246)} has the same error.",
     "first": f"Momenta are made in each replica's graph. {_issue(23085)}, fixed on the main branch by {_pull(23087)}.",

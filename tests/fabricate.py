@@ -110,6 +110,13 @@ def updated(at: float, name: str, made: int, recorded: int | None = None, **fact
 __all__ = ["Weights", "fabricate", "losses", "updated"]
 
 
+def spans_of(ax: Any, gid: str, worker: int) -> np.ndarray:
+    """Left and right ends of the blocks that a timeline has drawn in a lane as one phase."""
+    paths = [path for blocks in ax.collections if blocks.get_gid() == gid for path in blocks.get_paths()]
+    boxes = [path.get_extents() for path in paths]
+    return np.array([(box.x0, box.x1) for box in boxes if round((box.y0 + box.y1) / 2) == worker])
+
+
 def seconds_of(ax: Any, gid: str, worker: int) -> float:
     """How many seconds of a lane a timeline has drawn as one part of steps, or one phase."""
     found = 0.0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
-from fabricate import fabricate, seconds_of
+from fabricate import fabricate, said, spans_of
 from live_folder import announce, step, tell
+from matplotlib.colors import to_hex
 
 from dtk import plot as plots
 from dtk.live import text
@@ -113,8 +115,11 @@ def test_the_evaluator_has_a_lane_with_a_block_for_each_evaluation(tmp_path):
     run = beside(tmp_path, evaluation(1.3, 10), evaluation(1.6, 20), Finished(1.7))
     ax = plots.timeline(run)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "evaluator"]
-    assert seconds_of(ax, "evaluation", 2) == pytest.approx(0.4)
-    assert seconds_of(ax, "start", 2) == pytest.approx(0.2)
+    np.testing.assert_allclose(spans_of(ax, "evaluation", 2), [(1.1, 1.3), (1.4, 1.6)])
+    np.testing.assert_allclose(spans_of(ax, "start", 2), [(0.0, 0.2)])
+    (blocks,) = (each for each in ax.collections if each.get_gid() == "evaluation")
+    assert to_hex(blocks.get_facecolor()[0]).upper() == EVALUATOR_COLOR
+    assert "the evaluator; each block is an evaluation" in said(ax)
     assert labels(ax) == ["step 20", "10"]
     enlarged = ax.figure.axes[1]
     assert [label.get_text() for label in enlarged.get_yticklabels()] == ["worker 0", "worker 1"]

@@ -97,7 +97,7 @@ class Follower:
             curve.append(share)
         if self._recent:
             seconds = ended - (self._recent[-1] if epoch == self.epoch else started)
-            self._rates.append(examples / seconds if seconds > 0 else math.nan)
+            self._rates.extend([examples / seconds] if seconds > 0 else [])  # a clock too coarse says nothing
         self._recent.append(ended)
         if epoch != self.epoch:
             self._measured = step - 1 - self._epoch_began if self.epoch else None
@@ -106,8 +106,7 @@ class Follower:
 
     @property
     def rate(self) -> float:
-        known = [rate for rate in self._rates if rate == rate]
-        return median(known) if known else math.nan
+        return median(self._rates) if self._rates else math.nan
 
     def _seconds(self) -> float:
         return self._recent[-1] - self._recent[0] if self._recent else 0.0
