@@ -174,12 +174,12 @@ def first_three(words: Sequence[str]) -> str:
 def rounded(value: float) -> str:
     """A tolerance or a measured difference, to one significant digit: enough to act on, and stable in a stored output.
 
-    >>> rounded(0.000212), rounded(1e-5), rounded(0.31), rounded(0), rounded(2.0), rounded(float("inf"))
-    ('2e-4', '1e-5', '3e-1', '0', '2', 'inf')
+    >>> [rounded(each) for each in (0.000212, 1e-5, 0.31, 0, 0.9996, 2.0, float("inf"))]
+    ['2e-4', '1e-5', '3e-1', '0', '1', '2', 'inf']
     """
     short = f"{value:.0e}"
     digit, _, power = short.partition("e")
-    return f"{digit}e{int(power)}" if 0 < abs(value) < 1 else f"{float(short):g}"
+    return f"{digit}e{int(power)}" if 0 < abs(float(short)) < 1 else f"{float(short):g}"
 
 
 def relative(value: float) -> str:
