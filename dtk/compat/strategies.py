@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -72,10 +73,11 @@ def join_once() -> None:
             utils.CollectiveKeys = own_keys
 
 
-def several(replicas: int, follows: bool = False) -> None:
+def several(replicas: int, follows: int = 0) -> None:
     """From now on, MultiWorkerMirroredStrategy has so many replicas in this process, also where that has no GPU.
 
-    follows: a follower adds without collectives, which fail where variables are made in a step.
+    follows: the number of workers that this process follows. A follower adds without collectives, which fail where
+    variables are made in a step, and draws what they draw.
 
     It takes all GPUs of a worker and, without any, one CPU, whatever logical devices there are: that is all that keeps
     it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
@@ -89,6 +91,8 @@ def several(replicas: int, follows: bool = False) -> None:
         return found, kind
 
     if follows:
+        seeds = "tensorflow.python.framework.random_seed"
+        wrapt.register_post_import_hook(lambda module: _draw_as(module, follows, replicas // follows), seeds)
 
         @replaces(_EXTENDED, "__init__")
         def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
@@ -97,11 +101,50 @@ def several(replicas: int, follows: bool = False) -> None:
             original(self, *args, **kwargs)
             self._cross_device_ops = ReductionToOneDevice()
 
+        for owner in (_EXTENDED, "tensorflow.python.distribute.mirrored_strategy:MirroredExtended"):
+            replaces(owner, "_get_variable_creator_initial_value")(_begins_with)
+
         @replaces(_EXTENDED, "_replica_ctx_all_reduce")
         def all_reduce(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
             from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
 
             return MirroredExtended._replica_ctx_all_reduce(self, *args, **kwargs)
+
+
+def _begins_with(original: Any, self: Any, replica_id: int, device: Any, primary_var: Any, **kwargs: Any) -> Any:
+    """What a replica's copy of a variable begins with: inside of a function the first one's value, which is no copy.
+
+    A copy can't be lifted out of the function. Then TensorFlow runs another graph of it in its first call than in all
+    later ones, which draw the same once more; a worker with one replica runs one graph.
+    """
+    value = kwargs["initial_value"]  # from the second replica on what this returned for the first one
+    if not replica_id or not tf.inside_function() or not callable(value):
+        value = original(self, replica_id, device, primary_var, **kwargs)
+    return functools.cache(value) if callable(value) and not replica_id and tf.inside_function() else value
+
+
+def _draw_as(random_seed: Any, workers: int, each: int) -> None:
+    """Has the replicas of each worker draw by the seeds that they have in its own process.
+
+    TensorFlow counts the operations of a graph that draw without a seed of their own, and one process has those of all
+    workers in one graph. each: replicas of one worker. tests/test_replicas.py tells when the count has another name.
+    """
+    counted = random_seed._graph_to_seed_dict
+    places = weakref.WeakKeyDictionary[Any, list[int]]()  # by graph, how far each worker's replicas are
+
+    @replaces(random_seed, "get_seed")
+    def get_seed(original: Any, op_seed: Any) -> Any:
+        graph, context = tf.compat.v1.get_default_graph(), tf.distribute.get_replica_context()
+        if tf.executing_eagerly() or op_seed is not None:
+            return original(op_seed)
+        place = places.setdefault(graph, [0] * workers)
+        own = tf.distribute.has_strategy() and context is not None
+        who = [tf.get_static_value(context.replica_id_in_sync_group) // each] if own else range(workers)
+        counted[graph] = max(place[worker] for worker in who)
+        seeds = original(op_seed)
+        for worker in who:
+            place[worker] = counted[graph]
+        return seeds
 
 
 def _calculating(what: Callable[[int, Any], Any]) -> Callable[[Told, Any], Any]:

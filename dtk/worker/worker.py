@@ -213,7 +213,7 @@ def _prepare_libraries(spec: WorkerSpec, job: dict[str, Any]) -> None:
         strategies.counts(follows["counts"])
     strategies.join_once()
     if replicas > 1:
-        strategies.several(replicas, follows=bool(follows))
+        strategies.several(replicas, follows=follows.get("workers", 0))
 
 
 def strategy_of(here: Here, alone: bool = False, followed: bool = False) -> Any:
