@@ -53,8 +53,7 @@ def due(names: list[str]) -> dict[str, tuple[proof_programs.Program, list[str]]]
     found = {}
     for name, program in proof_programs.right().items():
         if program.expected != proof_programs.REFUSED:
-            right = [program.expected] if program.expected != proof_programs.UNKNOWN else ["not decidable", "failed"]
-            found[name] = program, right
+            found[name] = program, [program.expected]
     for name, program in proof_programs.wrong().items():
         found[name] = program, ["one device", "replicas"] if program.shared else ["failed"]
     return {name: found[name] for name in names} if names else found

@@ -195,11 +195,10 @@ def without_model(strategy):
         dtk.record_step(strategy.run(step, args=(batch,)), batch=batch)
 
 
-def test_without_the_model_verify_says_what_is_missing():
-    run, baseline = dtk.run(without_model, workers=2), dtk.baseline(without_model)
-    with pytest.raises(dtk.VerificationError, match="give dtk.record_step all that is trained") as error:
-        dtk.verify(run, baseline)
-    assert error.value.reason == "updates"
+def test_without_the_model_what_is_trained_is_recorded(capsys):
+    run = dtk.run(without_model, workers=2)
+    dtk.verify(run)
+    assert f"check updates: PASS ({STEPS} of {STEPS} updates recorded, 0 models)" in capsys.readouterr().out
 
 
 def local_values_as_the_strategys(strategy):

@@ -191,7 +191,15 @@ def test_each_step_of_a_right_program_agrees(name):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize(("name", "steps"), [("cnn bfloat16", 60), ("two fits, dropout, shuffled", 12)])
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("cnn bfloat16", 60),
+        ("two fits, dropout, shuffled", 12),
+        ("train_step, drawn by operation", 12),
+        ("loop drawn by operation", 12),
+    ],
+)
 def test_a_right_program_passes(name, steps):
     assert dtk.verify(*compared(RIGHT[name], steps)).verdict == RIGHT[name].expected
 

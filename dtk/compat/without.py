@@ -9,6 +9,7 @@ runs that are made to decide something, so nothing of it has to go.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from dtk.compat import states, updates
 from dtk.compat.libraries import replaces, tf
 
 __all__ = ["apply"]
+
+_beginning = threading.local()  # variable: the one whose initial value is being computed
 
 
 def apply(switches: Sequence[str]) -> None:
@@ -72,6 +75,17 @@ def _draw_nothing(_tensorflow: Any) -> None:
             if hasattr(home, name):
                 _draw_in_graphs(home, name, same)
 
+    # A variable that is made in a step's graph: on another number of replicas it may be made before.
+    @replaces(
+        "tensorflow.python.eager.polymorphic_function.polymorphic_function:UnliftedInitializerVariable", "__init__"
+    )
+    def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        before, _beginning.variable = getattr(_beginning, "variable", None), self
+        try:
+            original(self, *args, **kwargs)
+        finally:
+            _beginning.variable = before
+
 
 def _draw_in_graphs(home: Any, name: str, same: Callable[..., Any]) -> None:
     from tensorflow.python.eager import record  # whether a GradientTape is open, as in an eager step
@@ -79,7 +93,8 @@ def _draw_in_graphs(home: Any, name: str, same: Callable[..., Any]) -> None:
     @replaces(home, name)
     def drawn(original: Any, *args: Any, **kwargs: Any) -> Any:
         eagerly = tf.executing_eagerly() and not states.in_unit() and not record.could_possibly_record()
-        return original(*args, **kwargs) if eagerly else same(*args, **kwargs)
+        initial = eagerly or getattr(_beginning, "variable", None) is not None
+        return original(*args, **kwargs) if initial else same(*args, **kwargs)
 
 
 def _pattern(shape: Any, step: float) -> Any:

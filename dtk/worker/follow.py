@@ -170,8 +170,8 @@ class Follower:
         """By the cluster's number; ends where a variable of either has no counterpart.
 
         One that does not change need not have one: what nobody holds any more is there until the garbage collector
-        comes. Where an optimizer is built inside of a step or of its wrapper here, and outside there, the end of the
-        name decides.
+        comes. Where an optimizer, or a layer, is built inside of a step or of its wrapper here, and outside there, the
+        end of the name decides.
         """
         numbers, facts = self.recorded.numbers, self.recorded.variables
         expected = self.recorded.units[last].here
@@ -182,7 +182,7 @@ class Follower:
         changed = free & self.recorded.changed(first, last)
         others = [*sorted(changed), *sorted(free - changed)]
         for each in left:
-            alike = (n for n in others if _ending(as_tuple(facts[n]["identity"])) == _ending(each.identity))
+            alike = (n for n in others if _end_alike(as_tuple(facts[n]["identity"]), each.identity))
             if (number := next(alike, None)) is not None:
                 others.remove(number)
                 numbers[each.identity] = number
@@ -455,9 +455,11 @@ class Follower:
         os.write(self._file, (json.dumps(line) + "\n").encode())
 
 
-def _ending(identity: tuple[Any, ...]) -> tuple[Any, ...]:
-    name, dtype, shape, *_ = identity
-    return name.split("/")[-1], dtype, shape
+def _end_alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether names differ in their beginning only, of variables of one shape and type."""
+    (name, *facts), (its, *its_facts) = one[:3], other[:3]
+    short, long = sorted((f"_{each.split('/')[-1]}" for each in (name, its)), key=len)
+    return bool(facts == its_facts and long.endswith(short))
 
 
 def follow(place: Here, asked: dict[str, Any]) -> None:

@@ -47,7 +47,8 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
             losses per step: a dictionary, {"d_loss": ..., "g_loss": ...}; each is recorded, `loss` is their sum.
         batch: the distributed batch; examples are counted by the first dimension of its first component.
         model: all that the loop trains: a model (anything with `weights` or `variables`), a variable, or a list or
-            dictionary of these. `dtk.verify` compares what they hold when the function returns.
+            dictionary of these; None: what Keras's optimizers update. `dtk.verify` compares what they hold when the
+            function returns.
         epoch: a whole number or a scalar tensor; None: 1.
         step: likewise; None: counted from 1. With `optimizer.iterations`, which has counted this step, a step that is
             recorded twice or left out is noticed.
@@ -75,7 +76,8 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
     _loop.begin(parts[0], models, weights)
     rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
     handed = {key_of(weight) for weight in weights}
-    covered = [each for each in updates.counted() if handed.issuperset(each.variables)]  # they updated nothing else
+    # Optimizers that update nothing else.
+    covered = [each for each in updates.counted() if model is None or handed.issuperset(each.variables)]
     count = [tf.cast(-1 if number is None else number, tf.int64) for number in (epoch, step)]
     write = functools.partial(_loop.write, names, covered)
     if tf.executing_eagerly():

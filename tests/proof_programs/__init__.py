@@ -21,7 +21,6 @@ __all__ = [
     "REFUSED",
     "REPLICAS",
     "RIGHT",
-    "UNKNOWN",
     "WRONG",
     "Program",
     "add",
@@ -30,14 +29,13 @@ __all__ = [
     "wrong",
 ]
 
-ONE_DEVICE, REPLICAS, REFUSED, UNKNOWN = "one device", "replicas", "refused", "unknown"
+ONE_DEVICE, REPLICAS, REFUSED = "one device", "replicas", "refused"
 MODULES = ("fits", "special_fits", "gans", "loops", "special_loops", "words", "pairs", "reduced", "inputs")
 
 
 @dataclass(frozen=True)
 class Program:
-    """expected: ONE_DEVICE or REPLICAS, what a right program agrees with; REFUSED: it can't train under a strategy;
-    UNKNOWN: neither can be compared, since draws outside of any state differ.
+    """expected: ONE_DEVICE or REPLICAS, what a right program agrees with; REFUSED: it can't train under a strategy.
 
     For a wrong one that is how it is expected without its mistake (None: the mistake is in how it is written). truth:
     which diagnosis is right. variables: parts of the names of those concerned, () for all. shared: one device makes the

@@ -49,6 +49,35 @@ def by_callback(strategy, steps=300, kind="scheduler", epochs=6, **facts):
     model.fit(data, epochs=epochs, validation_data=held_out, verbose=0, callbacks=callbacks)
 
 
+def denoised(strategy, steps=300):
+    """A train_step that draws by tf.random.normal, and whose layers are built when it calls them first."""
+    import keras
+    import tensorflow as tf
+
+    class Denoiser(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.net = keras.Sequential([keras.layers.Dense(16, activation="relu"), keras.layers.Dense(8)])
+
+        def call(self, x):
+            return self.net(x)
+
+        def train_step(self, data):
+            noise = tf.random.normal(tf.shape(data))
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((noise - self.net(data + noise, training=True)) ** 2)
+                scaled = loss / tf.distribute.get_strategy().num_replicas_in_sync
+            weights = self.net.trainable_weights
+            self.optimizer.apply_gradients(zip(tape.gradient(scaled, weights), weights, strict=True))
+            return {"loss": loss}
+
+    with strategy.scope():
+        model = Denoiser()
+        model.compile(optimizer=optimizer_of("adam"))
+    pixels = batches(arrays("mlp"), steps).map(lambda x, y: x[:, :8])
+    model.fit(pixels, verbose=0, callbacks=[dtk.Recorder()])
+
+
 def two_fits(strategy, steps=300, mistake=None, again=True, shuffled=False, **facts):
     """Half of the steps in each fit; again: compiled anew between them, with a lower rate; shuffled: batches are.
 
@@ -155,6 +184,7 @@ for kind in ("exponential", "staircase", "cosine", "steps"):
 for kind in ("scheduler", "plateau", "stopping"):
     add(f"callback {kind}", by_callback, kind=kind, behind=True)
 add("dropout, callback plateau", by_callback, REPLICAS, kind="plateau", dropout=0.4)
+add("train_step, drawn by operation", denoised, REPLICAS)
 add("two fits", two_fits, behind=True)
 add("two fits, compiled once", two_fits, again=False)
 add("two fits, dropout, shuffled", two_fits, REPLICAS, shuffled=True, dropout=0.4)

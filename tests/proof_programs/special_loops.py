@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dtk
-from proof_programs import REPLICAS, UNKNOWN, add, add_wrong
+from proof_programs import REPLICAS, add, add_wrong
 from proof_programs.parts import BATCH, arrays, batches, crossentropy, looped, network, optimizer_of
 
 MICRO = 4  # calls of the step for one update
@@ -140,12 +140,19 @@ def made_late(strategy, steps=300, optimizer="adam", **facts):
 
 
 def drawn(strategy, steps=300, by="generator", **facts):
-    """Inputs are changed by noise that the step draws by a tf.random.Generator or by tf.random.normal ("operation")."""
+    """Inputs are changed by noise that the step draws by a tf.random.Generator or by tf.random.normal ("operation").
+
+    By the operation, in layers that are built in the first step.
+    """
+    import keras
     import tensorflow as tf
 
     with strategy.scope():
         net, update = network("mlp", **facts), optimizer_of("adam")
-        update.build(net.trainable_variables)
+        if by == "operation":
+            net = keras.Sequential([keras.layers.Dense(16, activation="relu"), keras.layers.Dense(10)])
+        else:
+            update.build(net.trainable_variables)
         generator = tf.random.Generator.from_seed(3)
 
     def replica_step(inputs):
@@ -156,7 +163,8 @@ def drawn(strategy, steps=300, by="generator", **facts):
         update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
         return loss
 
-    looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), net)
+    model = net if by == "generator" else None  # whatever is trained
+    looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), model)
 
 
 add("accumulated by hand", accumulated, behind=True)
@@ -167,7 +175,7 @@ for way in ("between", "inside", "function", "copied"):
 add("target network between, not recorded", averaged, recorded=False)
 add("variables made in step 1", made_late, behind=True, alone=True)
 add("loop drawn by generator", drawn, REPLICAS)
-add("loop drawn by operation", drawn, UNKNOWN, by="operation")
+add("loop drawn by operation", drawn, REPLICAS, by="operation")
 
 SHARED = {"shared": True}
 MEANS = "every micro-batch counts the same, whatever its examples that count; one device does that, too"
