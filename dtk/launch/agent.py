@@ -314,7 +314,7 @@ class News:
         whole = {path: None for path in _inside(corner) if path not in grown}
         said: list[messages.FilePart] = []
         for path, length in {**whole, **grown}.items():
-            left = _MOST - _bytes(said)
+            left = _MOST - sum(len(part.data) for part in said)
             said += self._of_file(path, corner.parent, length, left if length is None else max(_CHUNK, left))
             if self._behind:
                 return said, False
@@ -360,10 +360,6 @@ class News:
         self._behind = said < length
         self._files[path] = (state.st_ino, said, length)
         return found
-
-
-def _bytes(said: list[messages.FilePart]) -> int:
-    return sum(len(part.data) for part in said)
 
 
 def _inside(corner: Path) -> list[Path]:

@@ -31,7 +31,7 @@ from dtk.places.engine import Engine, LentMachine, OnMessage, enough
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
-    from dtk.launch.place import Site
+    from dtk.launch.place import Source
     from dtk.records import RunFolder
 
 __all__ = ["Hosts", "Pipes", "Practice"]
@@ -189,7 +189,7 @@ class Practice(Engine):
 
     # ---- what an engine does
 
-    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Site:
+    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Source:
         """Machines for the members of the run in `folder`; others in the place of lost ones."""
         self._clear()
         return super().open(job, folder, tick)

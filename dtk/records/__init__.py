@@ -242,6 +242,12 @@ class RunFolder:
     workers: int
     has_evaluator: bool = False
 
+    @property
+    def job(self) -> dict[str, Any]:
+        """How the run was asked for, by the names of `dtk.launch.launch.Job`."""
+        found: dict[str, Any] = json.loads((self.path / "job.json").read_text())
+        return found
+
     def worker(self, index: int) -> WorkerFolder:
         return WorkerFolder(self.path / f"worker-{index}", index)
 

@@ -127,7 +127,7 @@ def _redirect(folder: Path) -> None:
 
 
 def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
-    job = json.loads((here.run.path / "job.json").read_text())
+    job = here.run.job
     _prepare_libraries(spec, job)
     if os.environ.get("DTK_MARKS") != "0":
         marks.listen(functools.partial(_mark, here))
