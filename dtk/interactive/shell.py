@@ -44,17 +44,14 @@ class _Publisher(DisplayPublisher):
         if self.folder is None:
             return
         number = time.monotonic_ns()
-        item = {"data": {kind: _as_text(value) for kind, value in data.items()}, "metadata": metadata or {}}
+        texts = {kind: base64.b64encode(v).decode() if isinstance(v, bytes) else v for kind, v in data.items()}
+        item = {"data": texts, "metadata": metadata or {}}
         write_whole(self.folder / f"display-{number}.json", json.dumps(item, default=repr).encode())
         flush()
         os.write(1, f"\n{DISPLAYED.format(number=number)}\n".encode())
 
     def clear_output(self, wait: bool = False) -> None:
         pass  # what other workers have shown stays
-
-
-def _as_text(value: Any) -> Any:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def flush() -> None:

@@ -179,7 +179,7 @@ class WorkerLoop:
             try:
                 answer = self._controlled(message)
             except Exception as error:
-                answer = {"error": _in_words(error)}
+                answer = {"error": str(error) if isinstance(error, DtkError) else f"{type(error).__name__}: {error}"}
             link.send({**answer, "id": message["id"]})
 
     def _controlled(self, message: Message) -> Message:
@@ -225,10 +225,6 @@ class _Reader(pickle.Unpickler):
         if module.partition(".")[0] in ("tensorflow", "keras", "tf_keras"):
             raise TypeError(module)
         return super().find_class(module, name)
-
-
-def _in_words(error: Exception) -> str:
-    return str(error) if isinstance(error, DtkError) else f"{type(error).__name__}: {error}"
 
 
 # ---- what the kernel asks for between two cells: each task takes the loop and a message, and returns its answer
