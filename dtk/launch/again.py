@@ -22,7 +22,7 @@ STALL = 60.0  # seconds without progress after which a follower ends
 def folder_of(path: Path) -> RunFolder:
     """A run's directory as dtk reads it; ClusterConfigError where it is no run's."""
     try:
-        return RunFolder(path, RunFolder(path, 0).job["workers"], (path / "evaluator.pkl").exists())
+        return RunFolder.of(path)
     except (OSError, ValueError, LookupError, TypeError):
         words = N_("{folder} is no directory of a run: no job.json is there that can be read")
         raise ClusterConfigError(_(words, folder=path)) from None

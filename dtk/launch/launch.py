@@ -151,11 +151,6 @@ def spec(job: Job, machine: Machine, member: WorkerFolder, config: dict[str, Any
     return {
         "dir": str(machine.dir),
         "worker": member.worker,
-        "role": "evaluator" if evaluates else "worker",
-        "has_evaluator": job.evaluator is not None,
-        "workers": job.workers,
-        "replicas": 1 if evaluates else job.replicas,
-        "mode": job.mode,
         "clock": clock + machine.ahead,
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
         "alone": evaluates and job.evaluator != job.payload,

@@ -45,11 +45,6 @@ class WorkerSpec(TypedDict):
 
     dir: str  # the run's directory on its machine
     worker: int  # its number; the evaluator's is the number of workers
-    role: str  # "worker" or "evaluator"
-    has_evaluator: bool
-    workers: int
-    replicas: int
-    mode: str  # "cluster", "mirrored" or "single"
     clock: float
     alone: bool  # an evaluator with a function of its own
     env: dict[str, str]

@@ -89,16 +89,9 @@ def _take_place(spec: WorkerSpec) -> Here:
     os.chdir(spec["cwd"])
     sys.path[:] = spec["sys_path"]
     sys.argv[:] = [""]
-    here = Here(
-        RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"]),
-        spec["worker"],
-        spec["workers"],
-        spec["replicas"],
-        spec["mode"],
-        spec["clock"],
-        spec["role"],
-        spec["host"],
-    )
+    run, number = RunFolder.of(Path(spec["dir"])), spec["worker"]
+    role, replicas = ("worker", run.job["replicas"]) if number < run.workers else ("evaluator", 1)
+    here = Here(run, number, run.workers, replicas, run.job["mode"], spec["clock"], role, spec["host"])
     environment.enter(here)
     here.folder.path.mkdir(mode=0o700, exist_ok=True)
     # Temporary files go with the run's directory: a worker is killed in the end and cleans up none of its own
@@ -128,7 +121,7 @@ def _redirect(folder: Path) -> None:
 
 def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     job = here.run.job
-    _prepare_libraries(spec, job)
+    _prepare_libraries(here, job)
     if os.environ.get("DTK_MARKS") != "0":
         marks.listen(functools.partial(_mark, here))
     watch_updates(here)
@@ -174,11 +167,11 @@ def _imported(here: Here, host: str | None) -> None:
     here.journal.event(events.Imported(here.now(), open=host is not None and not narrow))
 
 
-def _prepare_libraries(spec: WorkerSpec, job: dict[str, Any]) -> None:
+def _prepare_libraries(here: Here, job: dict[str, Any]) -> None:
     """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
     import random
 
-    seed, replicas, follows = job["seed"], spec["replicas"], job["follow"]
+    seed, replicas, follows = job["seed"], here.replicas, job["follow"]
 
     def of_tensorflow(tensorflow: Any) -> None:
         keras2.follow()
@@ -207,7 +200,7 @@ def _prepare_libraries(spec: WorkerSpec, job: dict[str, Any]) -> None:
     if job["record"]:
         saves.in_each_fit(Recorder)
     # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
-    if spec["role"] == "evaluator" or (spec["mode"] != "cluster" and "TF_CONFIG" in os.environ):
+    if here.role == "evaluator" or (here.mode != "cluster" and "TF_CONFIG" in os.environ):
         strategies.alone()
     if follows.get("counts", 1) > 1:
         strategies.counts(follows["counts"])
