@@ -129,9 +129,9 @@ class Source(Protocol):
 
 
 class Place(Protocol):
-    """Where the workers of a run are started. name: in words, "" for this machine."""
+    """Where the workers of a run are started. name: what it is called in sentences, marked to be translated there."""
 
-    name: str
+    name: str = ""
 
     def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Source:
         """Machines for the members of the run in `folder`, ready to start them.
@@ -141,6 +141,7 @@ class Place(Protocol):
 
     def end(self, folder: RunFolder) -> None:
         """After the run: brings back what is left of its directory elsewhere, and removes it there."""
+        return  # on this machine the run's directory is where it was made
 
 
 def kill_and_wait(source: Source, keys: list[str], seconds: float) -> bool:

@@ -20,7 +20,7 @@ from dtk.errors import DtkError, seconds
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, as_line
-from dtk.launch.place import Machine, Source, free_ports
+from dtk.launch.place import Machine, Place, Source, free_ports
 from dtk.records import RunFolder
 from dtk.worker.process import Vitals, WorkerSpec, ask, vitals
 
@@ -264,18 +264,13 @@ def is_warm(fork: bool) -> bool:
     return known is not None and known.ready and known.lives()
 
 
-class Localhost:
+class Localhost(Place):
     """This machine, the only place that forks its workers from the kernel's own warm parent."""
-
-    name = ""
 
     def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> ParentProcess:
         source = parent(job.fork)
         source.wait_ready(tick)
         return source
-
-    def end(self, folder: RunFolder) -> None:
-        pass  # the run's directory is where it was made
 
 
 def warm() -> None:

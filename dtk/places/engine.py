@@ -25,7 +25,7 @@ from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.agent import MODULES, write
 from dtk.launch.messages import Answer, Message
-from dtk.launch.place import Machine, Source
+from dtk.launch.place import Machine, Place, Source
 from dtk.records import RunFolder
 from dtk.watch.waiting import called
 from dtk.worker import ship
@@ -397,14 +397,11 @@ def files_to_send(run: Path) -> dict[str, str]:
 # ---- an engine
 
 
-class Engine:
+class Engine(Place):
     """A place whose machines an engine lends, until `close`, or until nothing refers to it any more.
 
-    name: what it is called in sentences, marked to be translated there. given_back: what ends the lending, the last
-    first; `lend` adds to it.
+    given_back: what ends the lending, the last first; `lend` adds to it.
     """
-
-    name = ""
 
     def __init__(self) -> None:
         self._remote: Remote | None = None
