@@ -193,18 +193,14 @@ def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
     elif fault.kind == "drop_network" and workers == 1:
         words = _NO_NETWORK
     elif fault.attempt is not None and fault.attempt > restarts + 1:
-        return ngettext(
-            "faults: {fault} with restarts={restarts}: there will be at most {n} attempt",
-            "faults: {fault} with restarts={restarts}: there will be at most {n} attempts",
-            restarts + 1,
-            **{"fault": fault, "restarts": restarts},
-        )
+        words = N_("faults: {fault} with restarts={restarts}: attempt {attempts} is the last")
     elif fault.kind == "nan" and uses_estimator(fn):
         words = N_(
             "faults: {fault} with an Estimator: an Estimator's variables can't be reached from outside; nan is for "
             "fit and for loops"
         )
-    return _(words, fault=fault, workers=workers, last=workers - 1)
+    known = {"workers": workers, "last": workers - 1, "restarts": restarts, "attempts": restarts + 1}
+    return _(words, fault=fault, **known)
 
 
 def fork(start: str, fn: Any = None) -> bool:

@@ -181,26 +181,20 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
     Further where an evaluator trains: its steps belong to no worker.
     """
     if place.role == "evaluator":
-        raise ClusterConfigError(
-            _(
-                "{who}: the evaluator trains a model of its own, beside the workers'; give it a function "
-                "that evaluates checkpoints (evaluator=True is for Estimator's train_and_evaluate)",
-                who=who,
-            )
+        words = N_(
+            "{who}: the evaluator trains a model of its own, beside the workers'; give it a function that evaluates "
+            "checkpoints (evaluator=True is for Estimator's train_and_evaluate)"
         )
+        raise ClusterConfigError(_(words, who=who))
     if _may_train_alone(place):
         return
     strategy = strategy_of(weights)
     if strategy is not None and strategy.num_replicas_in_sync <= place.replicas:
-        raise ClusterConfigError(
-            _(
-                "{who}: the model was made under {name}, so each of the {workers} workers trains alone; "
-                "use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()",
-                who=who,
-                name=type(strategy).__name__,
-                workers=place.workers,
-            )
+        words = N_(
+            "{who}: the model was made under {name}, so each of the {workers} workers trains alone; use the parameter "
+            "`strategy` that dtk fills, or MultiWorkerMirroredStrategy()"
         )
+        raise ClusterConfigError(_(words, who=who, name=type(strategy).__name__, workers=place.workers))
     if not has_a_cluster():
         raise ClusterConfigError(f"{who}: {_(ALONE, workers=place.workers)}")
 
