@@ -23,7 +23,7 @@ import wrapt
 
 from dtk.compat.libraries import installed_keras_2, keras_2_chosen, keras_major, replaces, tf
 from dtk.compat.per_replica import first_spec
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, library_of
 
 __all__ = ["REFUSALS", "correct_keras", "multi_worker", "when_imported"]
 
@@ -405,7 +405,7 @@ def _unknown_batch(error: Exception, data: Any) -> str:
         return ""
     for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
         code = frame.f_code
-        if "site-packages" in code.co_filename or code.co_filename.startswith("<"):
+        if library_of(code.co_filename) or code.co_filename.startswith("<"):
             continue
         lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : number]
         if any(".shape[0]" in line for line in lines):
