@@ -25,7 +25,7 @@ from dtk.language import N_, _
 from dtk.launch import again, launch
 from dtk.launch.agent import MODULES, TURN_SECONDS, Agent
 from dtk.launch.messages import Exited, FilePart, Kill, Refused, Start
-from dtk.launch.place import Machine
+from dtk.launch.place import Machine, tf_configs
 from dtk.launch.program import Program
 from dtk.records import RunFolder
 from dtk.records.events import Finished, of_kind
@@ -173,8 +173,7 @@ def find(env: Mapping[str, str]) -> dict[str, Any] | None:
     else:
         return None
     first = int(env.get("DTK_PORT", PORT))
-    addresses = [f"{host}:{first + k}" for k, host in enumerate(hosts)]
-    return {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+    return tf_configs([f"{host}:{first + k}" for k, host in enumerate(hosts)])[index]
 
 
 def _of_slurm(env: Mapping[str, str]) -> list[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 from dtk.compat import tap, updates
-from dtk.compat.per_replica import key_of, strategy_of
+from dtk.compat.per_replica import key_of, name_of, strategy_of
 from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
@@ -206,7 +206,7 @@ def _may_train_alone(place: Here) -> bool:
 def save_weights(place: Here, weights: list[Any], part: int) -> None:
     """Writes weights as they are now, in the given order, to the worker's folder."""
     # Read on every worker: a variable that is synchronised when it is read needs all of them.
-    names = [str(getattr(weight, "path", weight.name)) for weight in weights]
+    names = [name_of(weight) for weight in weights]
     place.folder.save_weights(names, [weight.numpy() for weight in weights], part)
 
 
