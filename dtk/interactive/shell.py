@@ -6,7 +6,6 @@ A baseline runs all cells of a session so, in one process.
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import sys
@@ -30,8 +29,9 @@ from dtk.interactive import DISPLAYED
 from dtk.interactive.barrier import Files, Stopped
 from dtk.language import N_, _
 from dtk.records import write_whole
+from dtk.worker.worker import flush
 
-__all__ = ["Shell", "Takes", "failure", "flush", "make", "replay", "run"]
+__all__ = ["Shell", "Takes", "failure", "make", "replay", "run"]
 
 _INLINE = "module://matplotlib_inline.backend_inline"  # figures go the way of `display`
 
@@ -52,12 +52,6 @@ class _Publisher(DisplayPublisher):
 
     def clear_output(self, wait: bool = False) -> None:
         pass  # what other workers have shown stays
-
-
-def flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # a full disk, or a stream that the learner closed
-            stream.flush()
 
 
 class _Hook(DisplayHook):

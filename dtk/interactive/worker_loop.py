@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import ctypes
 import io
 import json
 import os
@@ -130,8 +129,7 @@ class WorkerLoop:
             self.running = None
         if message["value"] and end["status"] == "ok":
             end |= self.kept(self.shell.last, number)
-        shell.flush()
-        ctypes.CDLL(None).fflush(None)
+        worker.flush()
         recorded = {"steps": progress(self.place).steps, "takes": self.takes.count}
         return {**end, **recorded, **self._collectives()}
 
@@ -157,7 +155,7 @@ class WorkerLoop:
         if self.running is None:
             raise EOFError(_NOBODY)  # it runs again, in a new process
         self._questions += 1
-        shell.flush()
+        worker.flush()
         self._cells.send({"ask": str(prompt), "number": self._questions})
         while (answer := self._cells.next()) is not None:
             if answer.get("answers") != self._questions:  # to an earlier one, which was interrupted

@@ -35,7 +35,7 @@ from dtk.worker.hooks import Recorder, listen_to_estimators
 from dtk.worker.process import WorkerSpec, die_with
 from dtk.worker.progress import keep_beside, progress, watch_updates, write_updates
 
-__all__ = ["main", "of_replicas", "split", "strategy_of"]
+__all__ = ["flush", "main", "of_replicas", "split", "strategy_of"]
 
 _ABOVE = (__name__, "dtk.launch.program", "runpy")  # modules above the learner's own lines
 
@@ -57,9 +57,9 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
         _work(spec, here, before != libraries.keras_2_chosen())
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: nothing may end a worker unrecorded
         code = _record_failure(here, error)
-        _flush()
+        flush()
         os._exit(code)  # an orderly exit can hang in TensorFlow's shutdown while a peer is gone
-    _flush()
+    flush()
     here.journal.event(events.Finished(here.now()))
     while True:  # stay until the run ends: a chief that leaves early breaks its peers' collectives
         signal.pause()
@@ -245,7 +245,7 @@ def _record_failure(here: Here, error: BaseException) -> int:
     return 0 if error.code is None else 1
 
 
-def _flush() -> None:
+def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
