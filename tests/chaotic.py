@@ -14,7 +14,7 @@ from pathlib import Path
 
 from chaotic_members import HEARTBEATS, LOST, NO_HEARTBEAT, Member, Mishap
 
-from dtk.launch.place import Machine
+from dtk.launch.place import Machine, Source
 from dtk.worker.process import Vitals
 
 PACES = (0.05,) * 6 + (0.2,) * 7 + (0.5,) * 2 + (3.0,)  # s between two looks: a busy machine, and one that slept
@@ -57,7 +57,7 @@ def _add(path: Path, text: str) -> None:
         file.write(text)
 
 
-class World:
+class World(Source):
     """The place of a run and the source of its processes, both in one.
 
     What is true of the present start: failed: who really failed, when, and how. hang: who does no more. cut_off: since
@@ -106,11 +106,6 @@ class World:
 
     def lost(self) -> dict[int, str]:
         return self.gone
-
-    def training_ended(self) -> None: ...
-
-    def cut(self) -> list[tuple[int, int, str]]:
-        return []
 
     # ---- the source
 

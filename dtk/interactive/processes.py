@@ -17,7 +17,7 @@ from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
-from dtk.launch.place import kill_and_wait, say_ignored
+from dtk.launch.place import say_ignored
 from dtk.launch.warm import Localhost, ParentProcess, idle_seconds
 from dtk.records import RunFolder
 from dtk.view.palette import worker_name
@@ -182,7 +182,7 @@ def _process(started: Started, number: int, again: bool = False) -> Peer:
 def kill(started: Started, peers: list[Peer]) -> None:
     """SIGKILL, and waits until they are gone."""
     keys = [peer.key for peer in peers]
-    kill_and_wait(started.source, keys, KILL_SECONDS)
+    started.source.kill_and_wait(keys, KILL_SECONDS)
     started.source.forget(keys)
     for peer in peers:
         peer.lost, peer.running = -signal.SIGKILL, None

@@ -17,7 +17,7 @@ from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled, page
 from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request
 from dtk.launch.folders import on_free_ports
-from dtk.launch.place import Machine, Place, Source, kill_and_wait, tf_configs
+from dtk.launch.place import Machine, Place, Source, tf_configs
 from dtk.launch.warm import Localhost
 from dtk.limits import refused_by_the_machine
 from dtk.records import RunFolder, WorkerFolder
@@ -319,7 +319,7 @@ class Members:
             self.close()
 
     def close(self) -> None:
-        if not kill_and_wait(self.source, self.keys, KILL_SECONDS):
+        if not self.source.kill_and_wait(self.keys, KILL_SECONDS):
             self.source.close()  # takes all its workers with it; the next run starts a new parent
         self.source.forget(self.keys)
         self.reader.watching = None

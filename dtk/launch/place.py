@@ -30,7 +30,6 @@ __all__ = [
     "Source",
     "chief_config",
     "free_ports",
-    "kill_and_wait",
     "say_ignored",
     "tf_configs",
 ]
@@ -105,6 +104,16 @@ class Source(Protocol):
     def kill(self, keys: list[str]) -> None:
         """Kills workers; those that were never started count as ended at once."""
 
+    def kill_and_wait(self, keys: list[str], seconds: float) -> bool:
+        """Kills workers; whether they are gone within so many seconds."""
+        self.kill(keys)
+        deadline = time.monotonic() + seconds
+        while not all(key in self.exited for key in keys) and self.lives():
+            if time.monotonic() > deadline:
+                return False
+            self.poll(0.05)
+        return True
+
     def forget(self, keys: list[str]) -> None:
         for key in keys:
             self.started.pop(key, None)
@@ -142,17 +151,6 @@ class Place(Protocol):
     def end(self, folder: RunFolder) -> None:
         """After the run: brings back what is left of its directory elsewhere, and removes it there."""
         return  # on this machine the run's directory is where it was made
-
-
-def kill_and_wait(source: Source, keys: list[str], seconds: float) -> bool:
-    """SIGKILL to these workers; whether they are gone within so many seconds."""
-    source.kill(keys)
-    deadline = time.monotonic() + seconds
-    while not all(key in source.exited for key in keys) and source.lives():
-        if time.monotonic() > deadline:
-            return False
-        source.poll(0.05)
-    return True
 
 
 def free_ports(count: int) -> list[int]:
