@@ -48,7 +48,10 @@ def parser() -> argparse.ArgumentParser:
     usage = "dtk lab [options] [DIR] [-- JupyterLab's own options]"
     lessons = add("lessons", _lessons, help="copy the lessons, which came with dtk, into a folder")
     lab = add("lab", _lessons, usage=usage, help="open the lessons in JupyterLab; copy them where there are none")
-    _add_lessons(lessons, lab)
+    for each in (lessons, lab):
+        each.add_argument("dir", nargs="?", type=Path, default=Path("dtk-lessons"), help="(default: dtk-lessons)")
+        each.add_argument("--language", metavar="zh", help="such as zh, in a folder zh (default: what DTK_LANG says)")
+    lessons.add_argument("--overwrite", action="store_true", help="also the files that you have changed")
     _add_class(add("class", _class_build, help="for teachers: editions of the lessons"))
     add("doctor", _doctor, help="what works on this machine, what does not, and what to do about it")
     words = "on another machine: what `dtk.run(..., on=...)` starts workers through"
@@ -59,13 +62,6 @@ def parser() -> argparse.ArgumentParser:
     worker.add_argument("dir", type=Path, help="the directory that `dtk.export` wrote")
     worker.add_argument("--out", type=Path, metavar="DIR", help="where the run's directory goes (default: DIR/runs)")
     return found
-
-
-def _add_lessons(lessons: argparse.ArgumentParser, lab: argparse.ArgumentParser) -> None:
-    for each in (lessons, lab):
-        each.add_argument("dir", nargs="?", type=Path, default=Path("dtk-lessons"), help="(default: dtk-lessons)")
-        each.add_argument("--language", metavar="zh", help="such as zh, in a folder zh (default: what DTK_LANG says)")
-    lessons.add_argument("--overwrite", action="store_true", help="also the files that you have changed")
 
 
 def _add_class(of: argparse.ArgumentParser) -> None:
@@ -207,7 +203,7 @@ def _table(run: Run) -> list[str]:
 
     attempts = run.folder.attempts
     starts = f" after {len(attempts)} starts" if len(attempts) > 1 else ""
-    head = heading(run.workers, run.replicas, run.mode, _program(run))
+    head = heading(run.workers, run.replicas, run.mode, run.folder.job.get("program", ""))
     return [f"{head}: {summary.how_it_ended(run)}{starts}", *summary.lines(run), f"logs and records: {run.dir}"]
 
 
@@ -218,7 +214,7 @@ def _described(run: Run) -> dict[str, Any]:
     attempts = run.folder.attempts
     return {
         "dir": str(run.dir),
-        "program": _program(run),
+        "program": run.folder.job.get("program", ""),
         **{name: getattr(run, name) for name in ("mode", "workers", "replicas")},
         "seconds": attempts[-1].ended if attempts else None,
         "failed": attempts[-1].failed if attempts else None,
@@ -226,12 +222,6 @@ def _described(run: Run) -> dict[str, Any]:
         **summary.facts(run),
         "members": summary.rows(run),
     }
-
-
-def _program(run: Run) -> str:
-    from dtk.launch.again import folder_of
-
-    return str(folder_of(run.dir)[1].get("program", ""))
 
 
 def _lessons(options: argparse.Namespace, rest: list[str]) -> None:

@@ -76,9 +76,7 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
     return _embedded()
 
 
-@functools.cache
-def _say_once(line: str) -> None:
-    print(f"dtk: {line}")
+_say_once = functools.cache(environment.say)
 
 
 # ---- the embedded images -------------------------------------------------------------------------------------

@@ -59,7 +59,9 @@ _MODULES = {  # optional dependencies -> the modules that code imports of them
     "tensorboard": ("tensorboard",),
 }
 _WIDTH = 100  # letters of a line in IPython
-_PACKAGE = os.path.dirname(__file__) + os.sep
+PACKAGE = os.path.dirname(__file__) + os.sep
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
+_PYTHON = re.compile(r"[/\\]lib(64)?[/\\]python3[^/\\]*[/\\]|^<frozen|^<string>$")
 
 
 class _Sentence:
@@ -231,8 +233,8 @@ def folded(lines: list[str]) -> list[str]:
     library, count = "", 0
     for line in [*lines, ""]:
         frame = re.match(r'  File "([^"]*)"', line)
-        inside = _library(frame[1]) if frame else ""
-        if inside:
+        inside = library_of(frame[1]) if frame else ""
+        if inside not in ("", "python"):
             library, count = inside, count + 1
         elif frame or not line.startswith("    "):
             if count:
@@ -245,10 +247,13 @@ def folded(lines: list[str]) -> list[str]:
     return shown[:-1]
 
 
-def _library(file: str) -> str:
-    """The installed package that a file belongs to, or "dtk" in a checkout of it; "" for the learner's own."""
-    installed = re.search(r"[/\\]site-packages[/\\](\w+)", file)
-    return installed[1] if installed else "dtk" if file.startswith(_PACKAGE) else ""
+def library_of(file: str) -> str:
+    """The installed package that a file belongs to, "dtk" in a checkout of it, "python" for Python's own; "" for the
+    learner's.
+    """
+    if installed := _INSTALLED.search(file):
+        return installed[1]
+    return "dtk" if file.startswith(PACKAGE) else "python" if _PYTHON.search(file) else ""
 
 
 class WorkerFailed(_RunError):

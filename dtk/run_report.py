@@ -26,7 +26,7 @@ _LINES = 40  # of each log's end
 
 def write(run: Any, path: str | Path, baseline: Any = None) -> Path:
     """Write the page and return its path. run, baseline: `Run`s, of a directory whose run failed too."""
-    asked = json.loads((run.folder.path / "job.json").read_text())
+    asked = run.folder.job
     starts = [f"{each.number}: {each.seconds:.1f} s, {each.failed or _('finished')}" for each in run.folder.attempts]
     names = [member_name(k, run.folder.workers) for k in range(len(run.folder.members))]
     heads = [_("The end of the log of {name}", name=name) for name in names]

@@ -18,7 +18,8 @@ from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled, wh
 from dtk.language import N_, _
 from dtk.launch import folders, launch, program, request
 from dtk.launch.again import folder_of, follower_of, job_of
-from dtk.launch.place import Localhost, Place, say_ignored
+from dtk.launch.place import Place, say_ignored
+from dtk.launch.warm import Localhost
 from dtk.records import Attempt, RunFolder
 from dtk.records.tables import RunLike
 from dtk.view.cluster_picture import ClusterPicture
@@ -274,7 +275,8 @@ def baseline(
 
 def opened(path: str | Path) -> Run:
     """The run of a directory, however it ended, without results; ClusterConfigError where it is no run's."""
-    folder, job = folder_of(Path(path).expanduser().absolute())
+    folder = folder_of(Path(path).expanduser().absolute())
+    job = folder.job
     seconds = folder.attempts[-1].ended if folder.attempts else math.nan
     return Run(folder, job["mode"], job["replicas"], job["seed"], [None] * job["workers"], seconds)
 

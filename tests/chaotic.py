@@ -14,7 +14,7 @@ from pathlib import Path
 
 from chaotic_members import HEARTBEATS, LOST, NO_HEARTBEAT, Member, Mishap
 
-from dtk.launch.place import Machine
+from dtk.launch.place import Machine, Source
 from dtk.worker.process import Vitals
 
 PACES = (0.05,) * 6 + (0.2,) * 7 + (0.5,) * 2 + (3.0,)  # s between two looks: a busy machine, and one that slept
@@ -57,8 +57,8 @@ def _add(path: Path, text: str) -> None:
         file.write(text)
 
 
-class World:
-    """The place of a run, its site and the source of its processes, all in one.
+class World(Source):
+    """The place of a run and the source of its processes, both in one.
 
     What is true of the present start: failed: who really failed, when, and how. hang: who does no more. cut_off: since
     when. silent: whose heartbeats are missed. gone: what is said of lost machines. seen: since when dtk can know whose
@@ -73,7 +73,7 @@ class World:
         self.look, self.opened, self.ports_taken = 0, 0, plan.ports_taken
         self.others_look: Callable[[], object] = lambda: None
 
-    # ---- the place and the site
+    # ---- the place
 
     def open(self, job, folder, tick) -> World:
         assert not self.runs(), "what ran before is still there"
@@ -95,26 +95,17 @@ class World:
         return any(not member.ended for member in self.members)
 
     @property
-    def source(self) -> World:
-        return self
-
-    @property
     def grace(self) -> float:
         return 12.0 if self.plan.late else 0.6  # those of `Remote` and of `Localhost`
 
-    def addresses(self) -> list[str]:
-        return [f"127.0.0.1:{4000 + k}" for k in range(len(self.folder.members))]
+    def addresses(self, count: int) -> list[str]:
+        return [f"127.0.0.1:{4000 + k}" for k in range(count)]
 
-    def machine(self, member: int) -> Machine:
-        return Machine("there" if self.plan.late else "", {}, 2, 1, self.folder.path, cwd="/", sys_path=[])
+    def machine(self, member: int, folder, share: int) -> Machine:
+        return Machine("there" if self.plan.late else "", {}, 2, 1, folder.path, cwd="/", sys_path=[])
 
     def lost(self) -> dict[int, str]:
         return self.gone
-
-    def training_ended(self) -> None: ...
-
-    def cut(self) -> list[tuple[int, int, str]]:
-        return []
 
     # ---- the source
 

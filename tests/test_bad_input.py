@@ -54,7 +54,10 @@ async def coroutine():
         ({"evaluator": 5}, r"evaluator=5: it takes True \(the evaluator runs the workers' function\), a function"),
         ({"evaluator": "fine"}, "evaluator='fine': it takes True"),
         ({"evaluator": True, "workers": 1, "replicas": 2}, "an evaluator stands beside a cluster of workers"),
-        ({"evaluator": needs}, "`needs` lacks some: missing a required argument: 'directory'; use defaults"),
+        (
+            {"evaluator": needs},
+            "`needs` can't be called so: missing a required argument: 'directory'; an evaluator gets no arguments",
+        ),
     ],
 )
 def test_bad_arguments(keywords, words):

@@ -132,7 +132,7 @@ def test_a_fault_that_there_cannot_be(make, words):
         ),
         (
             {"faults": [faults.kill(1, 1, attempt=3)], "restarts": 1},
-            "faults: kill(worker=1, step=1, attempt=3) with restarts=1: there will be at most 2 attempts",
+            "faults: kill(worker=1, step=1, attempt=3) with restarts=1: attempt 2 is the last",
         ),
         (
             {"faults": faults.kill(1, 1)},

@@ -23,7 +23,7 @@ import wrapt
 
 from dtk.compat.libraries import installed_keras_2, keras_2_chosen, keras_major, replaces, tf
 from dtk.compat.per_replica import first_spec
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, library_of
 
 __all__ = ["REFUSALS", "correct_keras", "multi_worker", "when_imported"]
 
@@ -173,6 +173,7 @@ def _step_by_step() -> None:
     step may begin before it has its data: then the end of data whose size is unknown counts as a step of the
     optimizer, once an epoch.
     """
+    from keras.layers import BatchNormalization
     from keras.src.backend.tensorflow import trainer
 
     @replaces(trainer.TensorFlowTrainer, "_make_function")
@@ -181,7 +182,8 @@ def _step_by_step() -> None:
         keras_own = original(self, step)
         if not _is_mirrored(self.distribute_strategy):
             return keras_own
-        guarded = step_function == self.train_step and _has_batch_statistics(self)
+        normalises = any(isinstance(layer, BatchNormalization) for layer in self._flatten_layers())
+        guarded = step_function == self.train_step and normalises
         return _several_steps(self, _single_step(trainer, self, step, guarded), keras_own)
 
 
@@ -251,12 +253,6 @@ _NO_EXAMPLES = (
     "a batch had fewer examples than there are replicas, so that one replica got 0 examples, and BatchNormalization "
     "has no mean of 0 examples; batch with drop_remainder=True, or choose another batch size"
 )
-
-
-def _has_batch_statistics(model: Any) -> bool:
-    from keras.layers import BatchNormalization
-
-    return any(isinstance(layer, BatchNormalization) for layer in model._flatten_layers())
 
 
 def _assert_examples(strategy: Any, data: Any) -> None:
@@ -409,7 +405,7 @@ def _unknown_batch(error: Exception, data: Any) -> str:
         return ""
     for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
         code = frame.f_code
-        if "site-packages" in code.co_filename or code.co_filename.startswith("<"):
+        if library_of(code.co_filename) or code.co_filename.startswith("<"):
             continue
         lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : number]
         if any(".shape[0]" in line for line in lines):

@@ -57,7 +57,8 @@ def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = 
     if tf.executing_eagerly():
         eagerly = time.time()
         made = make(given)
-        report(kind, eagerly, time.time(), _bytes(given))
+        size = 0 if given is None else int(given.shape.num_elements()) * int(given.dtype.size)
+        report(kind, eagerly, time.time(), size)
         return made
     # A root of a graph runs at any time: of a wait for data only the end is known.
     began, given = (tf.constant(float("nan"), tf.float64), None) if given is None else _passing(given)
@@ -110,10 +111,6 @@ def _independent(operation: Any) -> bool:
 def _report(report: Report, kind: str, began: Any, ended: Any, size: Any) -> Any:
     report(kind, float(began), float(ended), int(size))
     return size
-
-
-def _bytes(value: Any) -> int:
-    return 0 if value is None else int(value.shape.num_elements()) * int(value.dtype.size)
 
 
 def _tensors(value: Any) -> list[Any]:

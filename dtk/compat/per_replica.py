@@ -16,6 +16,7 @@ __all__ = [
     "key_of",
     "local_values",
     "make_nan",
+    "name_of",
     "scope_of",
     "strategy_of",
 ]
@@ -67,6 +68,11 @@ def key_of(variable: Any) -> str:
     return str(getattr(variable, "_unique_id", id(variable)))
 
 
+def name_of(variable: Any) -> str:
+    """What messages and files call a variable, of TensorFlow or of either Keras."""
+    return str(getattr(variable, "path", variable.name))
+
+
 @dataclass(frozen=True)
 class Copies:
     """A variable as this process has it: one copy for each of its replicas.
@@ -106,7 +112,7 @@ def copies(weight: Any) -> Copies | None:
     by_replica = getattr(variable, "synchronization", None) == tf.VariableSynchronization.ON_READ
     mirrored = strategy is not None and strategy.num_replicas_in_sync > 1
     kept = ("by replica" if by_replica else "mirrored") if mirrored else "own"
-    return Copies(str(getattr(weight, "path", weight.name)), key_of(weight), kept, local)
+    return Copies(name_of(weight), key_of(weight), kept, local)
 
 
 def make_nan(weights: list[Any]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dtk.compat.libraries import keras_major, replaces, tf
-from dtk.compat.per_replica import key_of
+from dtk.compat.per_replica import key_of, name_of
 from dtk.compat.states import eager_unit
 
 __all__ = [
@@ -339,7 +339,7 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
             _all.append(_known[optimizer])
         counter = _known[optimizer]
         first = not counter.variables
-        counter.variables |= {key_of(each): (_name(each), weakref.ref(each)) for each in variables}
+        counter.variables |= {key_of(each): (name_of(each), weakref.ref(each)) for each in variables}
         if first:
             facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
             traced(counter, **facts, settings=_settings(optimizer))
@@ -373,7 +373,7 @@ def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any =
     """The variables, and the names of those whose gradient comes as rows, which Keras 3 then has of each replica."""
     given = optimizer._trainable_variables if trainable_variables is None else trainable_variables
     pairs = list(zip(gradients, given, strict=False))
-    rows = [_name(v) for gradient, v in pairs if isinstance(gradient, tf.IndexedSlices)]
+    rows = [name_of(v) for gradient, v in pairs if isinstance(gradient, tf.IndexedSlices)]
     # What is linear in the gradient adds the rows of one number up as it applies them.
     linear = type(optimizer).__name__ == "SGD" and not getattr(optimizer, "momentum", 0)
     return [v for _, v in pairs], [] if linear else rows
@@ -381,10 +381,6 @@ def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any =
 
 def _of_keras_2(optimizer: Any, pairs: list[Any], *args: Any, **kwargs: Any) -> tuple[list[Any], list[str]]:
     return [variable for _, variable in pairs], []  # Keras 2 adds up rows of one number first
-
-
-def _name(variable: Any) -> str:
-    return str(getattr(variable, "path", variable.name))
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:
@@ -434,7 +430,7 @@ def trains(optimizer: Any, known: Mapping[str, Any]) -> list[str]:
     if places:
         names = {key_of(each): name for name, each in known.items()}
         return [names[key] for key in sorted(places, key=places.get)] if places.keys() <= names.keys() else []
-    return [str(getattr(each, "path", each.name)) for each in getattr(optimizer, "_trainable_variables", None) or []]
+    return [name_of(each) for each in getattr(optimizer, "_trainable_variables", None) or []]
 
 
 # ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files

@@ -340,10 +340,6 @@ def _settings(folder: Path, variant: str) -> list[str]:
     ]
 
 
-def _student(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
-    return f"{lesson.name}.ipynb", _without_solutions(lesson)
-
-
 def _solution(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
     solved = {task.cell: task.solution for task in lesson.tasks}
     cells = lesson.cells
@@ -434,7 +430,7 @@ def _seeded(call: str, seed: str) -> str:
 
 
 EDITIONS: dict[str, Callable[[Lesson, str], tuple[str, list[Cell]]]] = {
-    "student": _student,
+    "student": lambda lesson, hidden: (f"{lesson.name}.ipynb", _without_solutions(lesson)),
     "solution": _solution,
     "nbgrader": _nbgrader,
     "otter": _otter,

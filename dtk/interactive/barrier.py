@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
-import sysconfig
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from dtk.errors import DtkError
+from dtk.errors import DtkError, library_of
 from dtk.language import _
 
 __all__ = ["Files", "Gate", "Place", "Stopped", "Wait", "Where", "stuck", "unlike"]
@@ -34,8 +31,6 @@ Place = tuple[str, int, str, int]
 
 _BUSY = 0.2  # of a core: above, a worker computes and does not wait
 _REMEMBERED = 256  # collectives of a cell of which the lines are kept
-_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]|__autograph_generated_file")
-_NOT_OWN = (*(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")), f"{Path(__file__).parents[1]}/")
 _reading_frames = threading.Lock()
 
 
@@ -47,7 +42,7 @@ class Files(dict[str, bool]):
 
     def __missing__(self, file: str) -> bool:
         script = os.path.isabs(file) and file.endswith(".py")
-        self[file] = script and not _INSTALLED.search(file) and not file.startswith(_NOT_OWN)
+        self[file] = script and not library_of(file) and "__autograph_generated_file" not in file
         return self[file]
 
 

@@ -336,13 +336,8 @@ class Cluster:
 
 
 def _busy(who: str, busy: Sequence[int]) -> str:
-    return ngettext(
-        "{who}: {workers} is in a cell or has ended; cluster.free() frees those that wait",
-        "{who}: {workers} are in a cell or have ended; cluster.free() frees those that wait",
-        len(busy),
-        who=who,
-        workers=workers_in_words(busy),
-    )
+    words = N_("{who}: in a cell, or ended: {workers}; cluster.free() frees those that wait")
+    return _(words, who=who, workers=workers_in_words(busy))
 
 
 def cluster(

@@ -17,8 +17,8 @@ from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.launch.folders import on_free_ports
 from dtk.launch.launch import Job
-from dtk.launch.place import Localhost, kill_and_wait, say_ignored
-from dtk.launch.warm import ParentProcess, idle_seconds
+from dtk.launch.place import say_ignored
+from dtk.launch.warm import Localhost, ParentProcess, idle_seconds
 from dtk.records import RunFolder
 from dtk.view.palette import worker_name
 from dtk.watch import explain
@@ -138,9 +138,9 @@ def start(job: Job) -> Started:
 
 def _started(job: Job, folder: RunFolder, clock: float) -> Started:
     assert isinstance(job.place, Localhost)
-    site = job.place.open(job, folder, lambda: None)
-    configs, specs = launch.specs(job, folder, site, clock)
-    started = Started(job, folder, clock, configs, specs, site.source, wire.listen(folder.path / wire.SOCKET))
+    source = job.place.open(job, folder, lambda: None)
+    configs, specs = launch.specs(job, folder, source, clock)
+    started = Started(job, folder, clock, configs, specs, source, wire.listen(folder.path / wire.SOCKET))
     try:
         for number in range(job.workers):
             started.peers.append(_process(started, number))
@@ -182,7 +182,7 @@ def _process(started: Started, number: int, again: bool = False) -> Peer:
 def kill(started: Started, peers: list[Peer]) -> None:
     """SIGKILL, and waits until they are gone."""
     keys = [peer.key for peer in peers]
-    kill_and_wait(started.source, keys, KILL_SECONDS)
+    started.source.kill_and_wait(keys, KILL_SECONDS)
     started.source.forget(keys)
     for peer in peers:
         peer.lost, peer.running = -signal.SIGKILL, None

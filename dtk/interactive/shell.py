@@ -6,7 +6,6 @@ A baseline runs all cells of a session so, in one process.
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
 import sys
@@ -30,8 +29,9 @@ from dtk.interactive import DISPLAYED
 from dtk.interactive.barrier import Files, Stopped
 from dtk.language import N_, _
 from dtk.records import write_whole
+from dtk.worker.worker import flush
 
-__all__ = ["Shell", "Takes", "failure", "flush", "make", "replay", "run"]
+__all__ = ["Shell", "Takes", "failure", "make", "replay", "run"]
 
 _INLINE = "module://matplotlib_inline.backend_inline"  # figures go the way of `display`
 
@@ -44,23 +44,14 @@ class _Publisher(DisplayPublisher):
         if self.folder is None:
             return
         number = time.monotonic_ns()
-        item = {"data": {kind: _as_text(value) for kind, value in data.items()}, "metadata": metadata or {}}
+        texts = {kind: base64.b64encode(v).decode() if isinstance(v, bytes) else v for kind, v in data.items()}
+        item = {"data": texts, "metadata": metadata or {}}
         write_whole(self.folder / f"display-{number}.json", json.dumps(item, default=repr).encode())
         flush()
         os.write(1, f"\n{DISPLAYED.format(number=number)}\n".encode())
 
     def clear_output(self, wait: bool = False) -> None:
         pass  # what other workers have shown stays
-
-
-def _as_text(value: Any) -> Any:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
-
-
-def flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # a full disk, or a stream that the learner closed
-            stream.flush()
 
 
 class _Hook(DisplayHook):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import ctypes
 import io
 import json
 import os
@@ -130,8 +129,7 @@ class WorkerLoop:
             self.running = None
         if message["value"] and end["status"] == "ok":
             end |= self.kept(self.shell.last, number)
-        shell.flush()
-        ctypes.CDLL(None).fflush(None)
+        worker.flush()
         recorded = {"steps": progress(self.place).steps, "takes": self.takes.count}
         return {**end, **recorded, **self._collectives()}
 
@@ -157,7 +155,7 @@ class WorkerLoop:
         if self.running is None:
             raise EOFError(_NOBODY)  # it runs again, in a new process
         self._questions += 1
-        shell.flush()
+        worker.flush()
         self._cells.send({"ask": str(prompt), "number": self._questions})
         while (answer := self._cells.next()) is not None:
             if answer.get("answers") != self._questions:  # to an earlier one, which was interrupted
@@ -179,7 +177,7 @@ class WorkerLoop:
             try:
                 answer = self._controlled(message)
             except Exception as error:
-                answer = {"error": _in_words(error)}
+                answer = {"error": str(error) if isinstance(error, DtkError) else f"{type(error).__name__}: {error}"}
             link.send({**answer, "id": message["id"]})
 
     def _controlled(self, message: Message) -> Message:
@@ -225,10 +223,6 @@ class _Reader(pickle.Unpickler):
         if module.partition(".")[0] in ("tensorflow", "keras", "tf_keras"):
             raise TypeError(module)
         return super().find_class(module, name)
-
-
-def _in_words(error: Exception) -> str:
-    return str(error) if isinstance(error, DtkError) else f"{type(error).__name__}: {error}"
 
 
 # ---- what the kernel asks for between two cells: each task takes the loop and a message, and returns its answer

@@ -19,11 +19,10 @@ __all__ = ["folder_of", "follower_of", "job_of", "whom"]
 STALL = 60.0  # seconds without progress after which a follower ends
 
 
-def folder_of(path: Path) -> tuple[RunFolder, dict[str, Any]]:
-    """A run's directory as dtk reads it, and what its job.json has; ClusterConfigError where it is no run's."""
+def folder_of(path: Path) -> RunFolder:
+    """A run's directory as dtk reads it; ClusterConfigError where it is no run's."""
     try:
-        facts = json.loads((path / "job.json").read_text())
-        return RunFolder(path, facts["workers"], (path / "evaluator.pkl").exists()), facts
+        return RunFolder.of(path)
     except (OSError, ValueError, LookupError, TypeError):
         words = N_("{folder} is no directory of a run: no job.json is there that can be read")
         raise ClusterConfigError(_(words, folder=path)) from None
@@ -37,7 +36,7 @@ def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = N
     Raises ClusterConfigError where the directory does not hold what it takes.
     """
     try:
-        facts = json.loads((folder.path / "job.json").read_text())
+        facts = folder.job
         payload = (folder.path / "function.pkl").read_bytes() if payload is None else payload
         sources = json.loads((folder.path / "sources.json").read_text())
         beside = (folder.path / "evaluator.pkl").read_bytes() if folder.has_evaluator else None

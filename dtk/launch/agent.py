@@ -31,7 +31,6 @@ from dtk.launch import folders, messages, warm
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
-from dtk.worker.process import WorkerSpec
 
 __all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "News", "main", "serve", "write"]
 
@@ -57,7 +56,7 @@ class Agent:
         self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
         self._said: list[Message] = []
         self._waiting: list[messages.Start] = []  # workers to be started when the parent is ready
-        self._workers: dict[str, WorkerSpec] = {}
+        self._workers: dict[str, Path] = {}  # each with its corner of the run's directory
         self._news = News()
         self._port: socket.socket | None = None
         self._looked = 0.0
@@ -150,7 +149,7 @@ class Agent:
             part = run / f"{name}.{spec['worker']}"
             part.write_bytes(base64.b64decode(data))
             part.replace(run / name)
-        corner = _corner(spec)
+        corner = _corner(message)
         for number in range(1, attempt):
             (run / f"attempt-{number}").mkdir(exist_ok=True)
         before = run / f"attempt-{attempt - 1}" / corner.name
@@ -193,8 +192,8 @@ class Agent:
             exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
         said, self._said = self._said, []
         ended: list[Message] = []
-        for key, spec in list(self._workers.items()):
-            news, whole = self._news.of(_corner(spec))
+        for key, corner in list(self._workers.items()):
+            news, whole = self._news.of(corner)
             said += news
             if key in exited and whole:  # after all that it wrote
                 code, at = exited[key]
@@ -209,7 +208,7 @@ class Agent:
         try:
             self.source.wait_ready(lambda: None)
             for start in waiting:
-                self._workers[start.key] = start.spec
+                self._workers[start.key] = _corner(start)
                 self.source.start(start.key, start.spec)
             self.source.wait_started([start.key for start in waiting])
             self._said += [messages.WorkerStarted(start.key, self.source.started[start.key]) for start in waiting]
@@ -237,9 +236,8 @@ class Agent:
         shutil.rmtree(folders.own_folder(), ignore_errors=True)  # its runs, where these are not in storage
 
 
-def _corner(spec: WorkerSpec) -> Path:
-    folder = RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"])
-    return folder.members[spec["worker"]].path
+def _corner(start: messages.Start) -> Path:
+    return RunFolder.of(Path(start.spec["dir"])).members[start.spec["worker"]].path
 
 
 ALIVE_SECONDS = 5.0  # between two signs of life
@@ -314,7 +312,7 @@ class News:
         whole = {path: None for path in _inside(corner) if path not in grown}
         said: list[messages.FilePart] = []
         for path, length in {**whole, **grown}.items():
-            left = _MOST - _bytes(said)
+            left = _MOST - sum(len(part.data) for part in said)
             said += self._of_file(path, corner.parent, length, left if length is None else max(_CHUNK, left))
             if self._behind:
                 return said, False
@@ -360,10 +358,6 @@ class News:
         self._behind = said < length
         self._files[path] = (state.st_ino, said, length)
         return found
-
-
-def _bytes(said: list[messages.FilePart]) -> int:
-    return sum(len(part.data) for part in said)
 
 
 def _inside(corner: Path) -> list[Path]:

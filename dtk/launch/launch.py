@@ -17,7 +17,8 @@ from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled, page
 from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request
 from dtk.launch.folders import on_free_ports
-from dtk.launch.place import Localhost, Machine, Place, Site, kill_and_wait, tf_configs
+from dtk.launch.place import Machine, Place, Source, tf_configs
+from dtk.launch.warm import Localhost
 from dtk.limits import refused_by_the_machine
 from dtk.records import RunFolder, WorkerFolder
 from dtk.watch import waiting
@@ -92,20 +93,20 @@ def launch(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str,
 def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str, Any]]:
     folder = reader.folder
     starting = ["starting"] * len(folder.members)
-    site = job.place.open(job, folder, lambda: tick(starting))
-    configs, found = specs(job, folder, site, clock)
-    with Members(site, reader, found, clock) as members:
+    source = job.place.open(job, folder, lambda: tick(starting))
+    configs, found = specs(job, folder, source, clock)
+    with Members(source, reader, found, clock) as members:
         _wait(members, job, clock, tick)
     return configs
 
 
-def specs(job: Job, folder: RunFolder, site: Site, clock: float) -> tuple[list[dict[str, Any]], list[WorkerSpec]]:
+def specs(job: Job, folder: RunFolder, source: Source, clock: float) -> tuple[list[dict[str, Any]], list[WorkerSpec]]:
     """Each member's TF_CONFIG ([] where the job has no cluster), and what starts it."""
-    beside = job.evaluator is not None
-    configs = tf_configs(site.addresses(), evaluator=beside) if job.mode == "cluster" else []
-    of_each: list[dict[str, Any] | None] = [*configs] if configs else [None] * len(folder.members)
-    pairs = zip(folder.members, of_each, strict=True)
-    return configs, [spec(job, site.machine(member.worker), clock, member, config) for member, config in pairs]
+    members, beside = folder.members, job.evaluator is not None
+    configs = tf_configs(source.addresses(len(members)), evaluator=beside) if job.mode == "cluster" else []
+    of_each: list[dict[str, Any] | None] = [*configs] if configs else [None] * len(members)
+    machines = [source.machine(member.worker, folder, job.share) for member in members]
+    return configs, [spec(job, *each, clock) for each in zip(machines, members, of_each, strict=True)]
 
 
 def write_job(path: Path, job: Job) -> None:
@@ -142,7 +143,7 @@ def _versions() -> str:
     return json.dumps(environment.versions("tensorflow", "keras", "tf_keras"))
 
 
-def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config: dict[str, Any] | None) -> WorkerSpec:
+def spec(job: Job, machine: Machine, member: WorkerFolder, config: dict[str, Any] | None, clock: float) -> WorkerSpec:
     """What starts one member on its machine."""
     evaluates = member.worker == job.workers
     env = {**_environment(job, machine, config), **request.gpu_environment(job.gpus, member.worker)}
@@ -150,11 +151,6 @@ def spec(job: Job, machine: Machine, clock: float, member: WorkerFolder, config:
     return {
         "dir": str(machine.dir),
         "worker": member.worker,
-        "role": "evaluator" if evaluates else "worker",
-        "has_evaluator": job.evaluator is not None,
-        "workers": job.workers,
-        "replicas": 1 if evaluates else job.replicas,
-        "mode": job.mode,
         "clock": clock + machine.ahead,
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
         "alone": evaluates and job.evaluator != job.payload,
@@ -229,7 +225,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
             raise RunTimeout(message, folder, stacks, numbers={"timeout": job.timeout})
         if watch.training_ended and awaited == folder.each:
             since, awaited = now, [folder.evaluator]
-            members.site.training_ended()
+            members.source.training_ended()
         # An evaluator that looks for checkpoints is busy, and says nothing about workers that wait for each other.
         quiet = min(now - since, members.signs.quiet_seconds(awaited))
         pace = members.signs.step_seconds() if quiet > 1 else None
@@ -277,7 +273,8 @@ def _ticks(members: Members, tick: Tick) -> Iterator[float]:
 
 def _failure(members: Members) -> WorkerFailed:
     now = time.monotonic()
-    deadline, same = now + members.site.grace, now + min(members.site.grace / 2, _SAME_SECONDS)
+    grace = members.source.grace
+    deadline, same = now + grace, now + min(grace / 2, _SAME_SECONDS)
     # A raise is written down before the process ends: wait for the exit code, for a cause behind a consequence,
     # and for the others to raise the same where it is a mistake in the function and not in one worker.
     while time.monotonic() < deadline and not is_settled(members.watch.failures(), time.monotonic() < same):
@@ -295,8 +292,8 @@ class Members:
     Leaving the `with` block kills them and waits until they are gone.
     """
 
-    def __init__(self, site: Site, reader: Reader, specs: list[WorkerSpec], clock: float):
-        self.site, self.source, self.reader, self.specs = site, site.source, reader, specs
+    def __init__(self, source: Source, reader: Reader, specs: list[WorkerSpec], clock: float):
+        self.source, self.reader, self.specs = source, reader, specs
         self.folder = folder = reader.folder
         self._asked = 0.0
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
@@ -322,7 +319,7 @@ class Members:
             self.close()
 
     def close(self) -> None:
-        if not kill_and_wait(self.source, self.keys, KILL_SECONDS):
+        if not self.source.kill_and_wait(self.keys, KILL_SECONDS):
             self.source.close()  # takes all its workers with it; the next run starts a new parent
         self.source.forget(self.keys)
         self.reader.watching = None
@@ -335,7 +332,7 @@ class Members:
             now = time.monotonic()  # killed from outside; the system kills its workers along with it
             exits = {k: exits.get(k, (-signal.SIGKILL, now)) for k in range(len(self.keys))}
         self.watch.take_exits(exits)
-        self.watch.take_lost(self.site.lost())
+        self.watch.take_lost(self.source.lost())
         self.reader.look()  # after the exits: what a process wrote before its end is then known
         self.signs.look(self.watch)
 
@@ -381,7 +378,7 @@ class Members:
             if now - self._asked < _CUT_SECONDS or self.signs.quiet_seconds(self.folder.each) < _CUT_SECONDS:
                 return None
             self._asked = now
-        found = self.site.cut()
+        found = self.source.cut()
         return waiting.cut(self._workers(), found, self.watch.hosts) if found else None
 
     def failure(self) -> WorkerFailed:

@@ -25,7 +25,7 @@ from dtk.language import N_, _
 from dtk.launch import again, launch
 from dtk.launch.agent import MODULES, TURN_SECONDS, Agent
 from dtk.launch.messages import Exited, FilePart, Kill, Refused, Start
-from dtk.launch.place import Machine
+from dtk.launch.place import Machine, tf_configs
 from dtk.launch.program import Program
 from dtk.records import RunFolder
 from dtk.records.events import Finished, of_kind
@@ -44,7 +44,7 @@ _KEY = "worker"
 
 def main(directory: Path, out: Path | None) -> int:
     """Runs one worker to its end, its log on stdout; returns its exit code."""
-    folder, _more = again.folder_of(directory.absolute())
+    folder = again.folder_of(directory.absolute())
     config = find(os.environ)
     if config is None:
         words = N_(
@@ -54,7 +54,8 @@ def main(directory: Path, out: Path | None) -> int:
         raise ClusterConfigError(_(words))
     wait_for_names(config)
     root = (out or directory / "runs").absolute()
-    run = RunFolder(root / _run_name(os.environ), len(config["cluster"]["worker"]))
+    number = os.environ.get("SLURM_JOB_ID") or os.environ.get("DTK_RUN")  # the same for all workers of one start
+    run = RunFolder(root / (f"run-{number}" if number else "run"), len(config["cluster"]["worker"]))
     agent = Agent(str(root))
     try:
         return _carry_out(agent, folder, run, config)
@@ -81,12 +82,6 @@ def wait_for_names(config: Mapping[str, Any]) -> None:
                 time.sleep(1)
 
 
-def _run_name(env: Mapping[str, str]) -> str:
-    """The same for all workers of one start: `run-12` in Slurm's job 12."""
-    number = env.get("SLURM_JOB_ID") or env.get("DTK_RUN") or ""
-    return f"run-{number}" if number else "run"
-
-
 def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str, Any]) -> int:
     index, addresses = config["task"]["index"], config["cluster"]["worker"]
     job = replace(_job(folder), workers=len(addresses))
@@ -94,7 +89,7 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
     host = addresses[index].rpartition(":")[0]
     share = sum(address.rpartition(":")[0] == host for address in addresses)
     machine = Machine(platform.node(), os.environ, environment.cores(), share, run.path)
-    spec = launch.spec(job, machine, time.monotonic() - (time.time() - began), run.worker(index), config)
+    spec = launch.spec(job, machine, run.worker(index), config, time.monotonic() - (time.time() - began))
     files = {path.name: path.read_bytes() for path in folder.path.glob("*.pkl")} | {"function.pkl": job.payload}
     files |= {"sources.json": (folder.path / "sources.json").read_bytes(), "job.json": launch.as_json(job).encode()}
     files |= {str(path.relative_to(folder.path)): path.read_bytes() for path in folder.path.glob(f"{MODULES}/**/*.py")}
@@ -178,8 +173,7 @@ def find(env: Mapping[str, str]) -> dict[str, Any] | None:
     else:
         return None
     first = int(env.get("DTK_PORT", PORT))
-    addresses = [f"{host}:{first + k}" for k, host in enumerate(hosts)]
-    return {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+    return tf_configs([f"{host}:{first + k}" for k, host in enumerate(hosts)])[index]
 
 
 def _of_slurm(env: Mapping[str, str]) -> list[str]:

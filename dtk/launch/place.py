@@ -1,6 +1,6 @@
 """Where the workers of a run are, and the TF_CONFIGs that tell them: what `launch` asks of a place.
 
-This machine is one; others are in `dtk.places`.
+This machine is one, in `dtk.launch.warm`; others are in `dtk.places`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtk import environment
+from dtk.errors import DtkError
 from dtk.language import _
-from dtk.launch.warm import ParentProcess, parent
 from dtk.records import RunFolder
 from dtk.worker.process import Vitals, WorkerSpec
 
@@ -26,15 +25,11 @@ if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
 __all__ = [
-    "LocalSite",
-    "Localhost",
     "Machine",
     "Place",
-    "Site",
     "Source",
     "chief_config",
     "free_ports",
-    "kill_and_wait",
     "say_ignored",
     "tf_configs",
 ]
@@ -60,67 +55,94 @@ class Machine:
 
 
 class Source(Protocol):
-    """Starts processes for a run and ends them. By a worker's key:
+    """The machines of one start of a cluster: starts processes there for a run, and ends them.
 
-    started: its pid on its machine. exited: (exit code, `time.monotonic()` here).
+    By a worker's key: started: its pid on its machine. exited: (exit code, `time.monotonic()` here). refused: the
+    error's number, 0 for none, and the words. grace: seconds that a failure which reads like a consequence waits for
+    its cause to show itself. answer_seconds: how long a start may take.
     """
 
+    grace: float = 0.6
+    answer_seconds: float = 30.0
     started: dict[str, int]
     exited: dict[str, tuple[int, float]]
+    refused: dict[str, tuple[int, str]]
+
+    def __init__(self) -> None:
+        self.started, self.exited, self.refused = {}, {}, {}
+
+    def addresses(self, count: int) -> list[str]:
+        """ "host:port" for each of so many members: a port that is free there now."""
+
+    def machine(self, member: int, folder: RunFolder, share: int) -> Machine:
+        """The machine of a member of the run in `folder`. share: processes that this machine's cores are for."""
 
     def start(self, key: str, spec: WorkerSpec) -> None:
-        """Asks for a worker."""
+        """Asks for a worker; `wait_started` tells whether there is one."""
 
     def wait_started(self, keys: list[str]) -> None:
-        """Returns when all are there; OSError where the system refused a further process."""
+        """Returns when all have been started; OSError, or DtkError, where a further process was refused."""
+        deadline = time.monotonic() + self.answer_seconds
+        while not {*keys} <= {*self.started, *self.refused} and self.lives() and not self.lost():
+            if time.monotonic() > deadline:
+                break
+            self.poll(0.1)
+        for number, words in (self.refused[key] for key in keys if key in self.refused):
+            raise OSError(number, words) if number else DtkError(words)
 
     def poll(self, timeout: float) -> None:
         """Takes in what has happened, for up to `timeout` seconds, returning at the first."""
 
     def lives(self) -> bool:
         """Whether it can still start and end processes; where not, all of them are gone."""
+        return True
 
-    def kill(self, keys: list[str]) -> None: ...
-    def forget(self, keys: list[str]) -> None: ...
+    def lost(self) -> dict[int, str]:
+        """Members whose machine can't be reached any more, each with what is said of it."""
+        return {}
+
+    def kill(self, keys: list[str]) -> None:
+        """Kills workers; those that were never started count as ended at once."""
+
+    def kill_and_wait(self, keys: list[str], seconds: float) -> bool:
+        """Kills workers; whether they are gone within so many seconds."""
+        self.kill(keys)
+        deadline = time.monotonic() + seconds
+        while not all(key in self.exited for key in keys) and self.lives():
+            if time.monotonic() > deadline:
+                return False
+            self.poll(0.05)
+        return True
+
+    def forget(self, keys: list[str]) -> None:
+        for key in keys:
+            self.started.pop(key, None)
+            self.exited.pop(key, None)
+            self.refused.pop(key, None)
+
     def close(self) -> None:
         """Ends everything."""
 
     def vitals(self, key: str) -> Vitals | None: ...
-    def ask(self, key: str) -> None: ...
 
-
-class Site(Protocol):
-    """The machines of one start of a cluster.
-
-    grace: seconds that a failure which reads like a consequence waits for its cause to show itself.
-    """
-
-    @property
-    def source(self) -> Source: ...
-    @property
-    def grace(self) -> float: ...
-
-    def addresses(self) -> list[str]:
-        """ "host:port" for each member: a port that is free there now."""
-
-    def machine(self, member: int) -> Machine: ...
-
-    def lost(self) -> dict[int, str]:
-        """Members whose machine can't be reached any more, each with what is said of it."""
+    def ask(self, key: str) -> None:
+        """Has a worker write its Python stacks."""
 
     def training_ended(self) -> None:
         """Lets the evaluator know that every worker has finished."""
+        return  # on this machine it sees their events itself
 
     def cut(self) -> list[tuple[int, int, str]]:
-        """Asks the machines anew: (who, whom, the system's words) of members that can't reach another's server."""
+        """Asks the machines anew: (who, whom, the system's words) of workers that can't reach another's server."""
+        return []
 
 
 class Place(Protocol):
-    """Where the workers of a run are started. name: in words, "" for this machine."""
+    """Where the workers of a run are started. name: what it is called in sentences, marked to be translated there."""
 
-    name: str
+    name: str = ""
 
-    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Site:
+    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Source:
         """Machines for the members of the run in `folder`, ready to start them.
 
         tick: called about ten times a second meanwhile.
@@ -128,66 +150,7 @@ class Place(Protocol):
 
     def end(self, folder: RunFolder) -> None:
         """After the run: brings back what is left of its directory elsewhere, and removes it there."""
-
-
-class Localhost:
-    """This machine, the only place that forks its workers from the kernel's own warm parent."""
-
-    name = ""
-
-    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> LocalSite:
-        source = parent(job.fork)
-        source.wait_ready(tick)
-        return LocalSite(source, folder, job.share)
-
-    def end(self, folder: RunFolder) -> None:
-        pass  # the run's directory is where it was made
-
-
-@dataclass(frozen=True)
-class LocalSite:
-    """This machine, for one start of a cluster. share: processes that its cores are divided among."""
-
-    source: ParentProcess
-    folder: RunFolder
-    share: int
-    grace: float = 0.6
-
-    def addresses(self) -> list[str]:
-        return [f"127.0.0.1:{port}" for port in free_ports(len(self.folder.members))]
-
-    def machine(self, member: int) -> Machine:
-        return Machine(
-            host="",
-            env={**os.environ, environment.ISOLATED: "1"} if self.source.isolated else os.environ,
-            cores=environment.cores(),
-            share=self.share,
-            dir=self.folder.path,
-            cwd=os.getcwd(),
-            # "" means the directory one is in; a worker that changes directory would lose the modules beside the
-            # notebook.
-            sys_path=[path or os.getcwd() for path in sys.path],
-        )
-
-    def lost(self) -> dict[int, str]:
-        return {}
-
-    def training_ended(self) -> None:
-        pass  # it sees the workers' events itself
-
-    def cut(self) -> list[tuple[int, int, str]]:
-        return []
-
-
-def kill_and_wait(source: Source, keys: list[str], seconds: float) -> bool:
-    """SIGKILL to these workers; whether they are gone within so many seconds."""
-    source.kill(keys)
-    deadline = time.monotonic() + seconds
-    while not all(key in source.exited for key in keys) and source.lives():
-        if time.monotonic() > deadline:
-            return False
-        source.poll(0.05)
-    return True
+        return  # on this machine the run's directory is where it was made
 
 
 def free_ports(count: int) -> list[int]:

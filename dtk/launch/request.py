@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Layout",
     "Options",
-    "check_count",
     "check_memory",
     "check_sizes",
     "check_times",
@@ -48,7 +47,7 @@ __all__ = [
 
 _NO_NETWORK = N_("faults: {fault}: a single worker has no network to lose; ask for two (on Colab with force=True)")
 MOST_WORKERS = 1024  # on other machines
-MOST_REPLICAS = 16  # on Colab, in place of workers
+MOST_REPLICAS = 16  # in a worker; on Colab, in place of workers
 # Bytes (PSS), from docs/explanation/facts.md: a parent that has imported TensorFlow, a worker that trained a small CNN.
 _PARENT, _FORKED, _FRESH = 600e6, 250e6, 550e6
 
@@ -89,13 +88,6 @@ def options(call: str, given: Mapping[str, Any], only: Sequence[str] = ()) -> Op
     return Options(**given)
 
 
-def check_count(name: str, value: Any, most: int) -> None:
-    """A number of workers or replicas, of at most `most`."""
-    if whole_number(name, value) > most:
-        words = N_("{name}={value}: this machine has {cores} cores, and dtk starts at most {most} here")
-        raise ClusterConfigError(_(words, name=name, value=value, cores=environment.cores(), most=most))
-
-
 def memory_needed(workers: int, forked: bool) -> float:
     """Bytes that so many workers take with TensorFlow and a small model, beyond what runs now."""
     return _PARENT * (not is_warm(forked)) * forked + workers * (_FORKED if forked else _FRESH)
@@ -117,8 +109,14 @@ def check_memory(workers: int, forked: bool, force: bool = False) -> None:
 
 def check_sizes(workers: Any, replicas: Any = 1, here: bool = True) -> None:
     """Numbers of workers and of replicas in each that can be started together; here: on this machine."""
-    check_count("workers", workers, max(16, 4 * environment.cores()) if here else MOST_WORKERS)
-    check_count("replicas", replicas, 16)
+    cores = environment.cores()
+    for name, value, most in (
+        ("workers", workers, max(16, 4 * cores) if here else MOST_WORKERS),
+        ("replicas", replicas, MOST_REPLICAS),
+    ):
+        if whole_number(name, value) > most:
+            words = N_("{name}={value}: this machine has {cores} cores, and dtk starts at most {most} here")
+            raise ClusterConfigError(_(words, name=name, value=value, cores=cores, most=most))
 
 
 def checked_gpus(asked: Any, workers: int, replicas: int, here: bool) -> tuple[str, ...]:
@@ -195,18 +193,14 @@ def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
     elif fault.kind == "drop_network" and workers == 1:
         words = _NO_NETWORK
     elif fault.attempt is not None and fault.attempt > restarts + 1:
-        return ngettext(
-            "faults: {fault} with restarts={restarts}: there will be at most {n} attempt",
-            "faults: {fault} with restarts={restarts}: there will be at most {n} attempts",
-            restarts + 1,
-            **{"fault": fault, "restarts": restarts},
-        )
+        words = N_("faults: {fault} with restarts={restarts}: attempt {attempts} is the last")
     elif fault.kind == "nan" and uses_estimator(fn):
         words = N_(
             "faults: {fault} with an Estimator: an Estimator's variables can't be reached from outside; nan is for "
             "fit and for loops"
         )
-    return _(words, fault=fault, workers=workers, last=workers - 1)
+    known = {"workers": workers, "last": workers - 1, "restarts": restarts, "attempts": restarts + 1}
+    return _(words, fault=fault, **known)
 
 
 def fork(start: str, fn: Any = None) -> bool:
@@ -271,8 +265,14 @@ def program_environment(fn: Any, record: bool, baseline_of: int = 0) -> dict[str
     return found
 
 
-def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bytes:
-    """The call as bytes, after a check that it can be made; NotShippable where it can't travel."""
+_GIVE = N_("give args=(...) or kwargs={...}")
+
+
+def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, remedy: str = _GIVE) -> bytes:
+    """The call as bytes, after a check that it can be made; NotShippable where it can't travel.
+
+    remedy: where it can't be made with these arguments.
+    """
     if not callable(fn):
         raise ClusterConfigError(_("fn is {fn!r}, not a function; pass the function itself, without ()", fn=fn))
     label = getattr(fn, "__name__", type(fn).__name__)
@@ -288,8 +288,8 @@ def pack(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> byte
     except ValueError:
         pass  # a builtin that tells nothing of its parameters: the call itself will
     except TypeError as error:
-        words = N_("`{function}` can't be called so: {error}; give args=(...) or kwargs={{...}}")
-        raise ClusterConfigError(_(words, function=label, error=error)) from None
+        words = _("`{function}` can't be called so: {error}", function=label, error=error)
+        raise ClusterConfigError(words, remedy=_(remedy)) from None
     return ship.pack(fn, *given)
 
 
@@ -314,16 +314,8 @@ def pack_evaluator(evaluator: Any, call: tuple[Any, Any, Any], mode: str) -> byt
         raise ClusterConfigError(_(words, mode=mode))
     if evaluator is True:
         return pack(*call)
-    try:
-        inspect.signature(evaluator).bind(**({"strategy": None} if ship.takes_strategy(evaluator) else {}))
-    except TypeError as error:
-        label = getattr(evaluator, "__name__", type(evaluator).__name__)
-        words = N_(
-            "evaluator=: it gets no arguments but `strategy`, so that `{function}` lacks some: {error}; use defaults, "
-            "or functools.partial"
-        )
-        raise ClusterConfigError(_(words, function=label, error=error)) from None
-    return pack(evaluator, (), None)
+    remedy = N_("an evaluator gets no arguments but `strategy`: use defaults, or functools.partial")
+    return pack(evaluator, (), None, remedy)
 
 
 # ---- which Keras the workers use

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from dtk import environment
 from dtk.compat.libraries import the_other_keras_2
@@ -20,15 +20,19 @@ from dtk.errors import DtkError, seconds
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, as_line
+from dtk.launch.place import Machine, Place, Source, free_ports
+from dtk.records import RunFolder
 from dtk.worker.process import Vitals, WorkerSpec, ask, vitals
 
-__all__ = ["ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
+if TYPE_CHECKING:
+    from dtk.launch.launch import Job
+
+__all__ = ["Localhost", "ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
 
 # Imported by a warm parent, in this order; those that are not installed are passed over, except TensorFlow.
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets")
 IDLE_SECONDS = 3600.0  # a parent that was not used for so long ends
 SHARED_IDLE_SECONDS = 600.0  # the same on a JupyterHub, where its memory is other people's as well
-ANSWER_SECONDS = 30.0  # how long a parent may take to say that it is there
 END_SECONDS = 4.0  # how long its guard may take to end all that is below it
 START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this something is broken
 
@@ -41,7 +45,7 @@ MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.huge
 _BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.launch import parent; parent.main()"
 
 
-class ParentProcess:
+class ParentProcess(Source):
     """One parent, warm or cold. Events are kept until their run fetches them, so that two runs can share it.
 
     A parent that was killed between two runs, or ended because it was not used, is replaced in the next `wait_ready`:
@@ -49,11 +53,9 @@ class ParentProcess:
     """
 
     def __init__(self, fork: bool, isolated: bool = False):
+        super().__init__()
         self.fork, self.isolated = fork, isolated
-        self.started: dict[str, int] = {}
-        self.exited: dict[str, tuple[int, float]] = {}
         self._asked_for: set[str] = set()
-        self._refused: dict[str, tuple[int, str]] = {}  # worker -> errno, the system's words
         self._lock = threading.RLock()
         self._begin("")
 
@@ -104,7 +106,7 @@ class ParentProcess:
             self._asked += 1
             asked = self._asked
         self._send(messages.Query(asked, "alive"))
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = time.monotonic() + self.answer_seconds
         while self._answered < asked and self.pid == pid:  # another thread may replace it meanwhile
             if not self.lives() or time.monotonic() > deadline:
                 return False
@@ -130,24 +132,29 @@ class ParentProcess:
                 words = N_("the process that starts workers could not start: {why}; its output is in {log}")
                 raise DtkError(_(words, why=why, log=self.log))
 
+    def addresses(self, count: int) -> list[str]:
+        return [f"127.0.0.1:{port}" for port in free_ports(count)]
+
+    def machine(self, member: int, folder: RunFolder, share: int) -> Machine:
+        return Machine(
+            host="",
+            env={**os.environ, environment.ISOLATED: "1"} if self.isolated else os.environ,
+            cores=environment.cores(),
+            share=share,
+            dir=folder.path,
+            cwd=os.getcwd(),
+            # "" means the directory one is in; a worker that changes directory would lose the modules beside the
+            # notebook.
+            sys_path=[path or os.getcwd() for path in sys.path],
+        )
+
     def start(self, key: str, spec: WorkerSpec) -> None:
-        """Asks for a worker; `wait_started` tells whether there is one."""
         self._asked_for.add(key)
         self._send(messages.Start(key, spec))
 
-    def wait_started(self, keys: list[str]) -> None:
-        """Returns when all have been started; raises OSError where the system refused a further process."""
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while not {*keys} <= {*self.started, *self._refused} and self.lives() and time.monotonic() < deadline:
-            self.poll(0.1)
-        for key in keys:
-            if key in self._refused:
-                raise OSError(*self._refused[key])
-
     def kill(self, keys: list[str]) -> None:
-        """Kills workers; those that were never started count as ended at once."""
         now = time.monotonic()
-        self.exited.update({key: (-9, now) for key in keys if key not in self._asked_for or key in self._refused})
+        self.exited.update({key: (-9, now) for key in keys if key not in self._asked_for or key in self.refused})
         self._send(messages.Kill(keys))
 
     def vitals(self, key: str) -> Vitals | None:
@@ -164,7 +171,6 @@ class ParentProcess:
             pass  # the parent is dead or closed, and its workers with it: `lives` tells the caller
 
     def poll(self, timeout: float) -> None:
-        """Takes in events for up to `timeout` seconds, returning at the first."""
         with self._lock:
             if self._selector.get_map() is None or not self._selector.select(timeout):  # closed, or nothing new
                 return
@@ -181,18 +187,15 @@ class ParentProcess:
             case messages.Exited(key, code, at):
                 self.exited[key] = (code, at)
             case messages.Refused(key, number, words):
-                self._refused[key] = (number, words)
+                self.refused[key] = (number, words)
             case messages.Ready(problem):
                 self.ready, self._problem = not problem, problem or None
             case messages.Answer(number):
                 self._answered = number
 
     def forget(self, keys: list[str]) -> None:
-        for key in keys:
-            self.started.pop(key, None)
-            self.exited.pop(key, None)
-            self._refused.pop(key, None)
-            self._asked_for.discard(key)
+        super().forget(keys)
+        self._asked_for.difference_update(keys)
 
     def close(self) -> None:
         """Ends the parent, and with it any worker that is left."""
@@ -259,6 +262,15 @@ def is_warm(fork: bool) -> bool:
     """Whether this process's parent for that way of starting is there, with its imports behind it."""
     known = _parents.get((os.getpid(), fork, isolates()))
     return known is not None and known.ready and known.lives()
+
+
+class Localhost(Place):
+    """This machine, the only place that forks its workers from the kernel's own warm parent."""
+
+    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> ParentProcess:
+        source = parent(job.fork)
+        source.wait_ready(tick)
+        return source
 
 
 def warm() -> None:

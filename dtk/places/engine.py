@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtk import environment
-from dtk.errors import ClusterConfigError, DtkError
+from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.agent import MODULES, write
 from dtk.launch.messages import Answer, Message
-from dtk.launch.place import Machine, Site
+from dtk.launch.place import Machine, Place, Source
 from dtk.records import RunFolder
 from dtk.watch.waiting import called
 from dtk.worker import ship
@@ -77,29 +77,28 @@ class LentMachine:
         return self.name or str(self.facts.get("host") or self.address)
 
 
-class Remote:
+class Remote(Source):
     """Agents on other machines, one for each member of a run; they stay for further runs.
 
     place: what the engine is called in sentences. lend: called once with what takes the messages of each member's
-    agent; it gives their machines.
+    agent; it gives their machines. folder: of the first run.
     """
 
     grace = LOST_SECONDS + 2.0
+    answer_seconds = START_SECONDS
 
-    def __init__(self, place: str, lend: Callable[[Sequence[OnMessage]], list[LentMachine]], count: int):
-        self.place = place
-        self.started: dict[str, int] = {}
-        self.exited: dict[str, tuple[int, float]] = {}
+    def __init__(self, place: str, lend: Callable[[Sequence[OnMessage]], list[LentMachine]], folder: RunFolder):
+        super().__init__()
+        count = len(folder.members)
+        self.place, self._folder = place, folder
         self._queue: queue.Queue[tuple[int, Message]] = queue.Queue()
         self._heard = [time.monotonic()] * count  # when each agent last said something, by this machine's clock
         self._polled = 0.0
         self._member: dict[str, int] = {}
-        self._refused: dict[str, tuple[int, str]] = {}
         self._vitals: dict[str, Vitals] = {}
         self._answers: dict[int, messages.Answer] = {}
         self._numbers = itertools.count(1)
         self._newest: dict[int, messages.VitalSigns] = {}  # of each agent, which nobody may look at for hours
-        self._folder: RunFolder | None = None
         self._files: dict[str, str] = {}  # of the run, for each agent
         self.lent = lend([self._hears(member) for member in range(count)])
 
@@ -117,10 +116,6 @@ class Remote:
 
     # ---- before a start of the cluster
 
-    @property
-    def source(self) -> Remote:
-        return self
-
     def prepare(self, folder: RunFolder, tick: Callable[[], None], shared: bool) -> None:
         """Looks at the machines before a start of the run in `folder`; ClusterConfigError names one that won't do.
 
@@ -135,7 +130,8 @@ class Remote:
             self._measure_clocks(tick)
         for lent, answer in zip(self.lent, self._ask_all("reserve", tick), strict=True):
             lent.port = answer.found["port"]
-        others = [[a for other, a in enumerate(self.addresses()) if other != k] for k in range(len(self.lent))]
+        count = len(self.lent)
+        others = [[a for other, a in enumerate(self.addresses(count)) if other != k] for k in range(count)]
         check_reach(self.lent, self._ask_all("reach", tick, more=[{"addresses": each} for each in others]))
         if shared:
             self._check_storage(tick)
@@ -153,7 +149,6 @@ class Remote:
 
     def _check_storage(self, tick: Callable[[], None]) -> None:
         """One directory that each machine sees: the first makes a file there, which the others have to find."""
-        assert self._folder is not None
         name = f"{self._folder.path.name}/.shared"
         for k, lent in enumerate(self.lent):
             number = self._send(k, "shares", name=name, touch=k == 0)
@@ -182,26 +177,22 @@ class Remote:
         while number not in self._answers:
             self.poll(0.1)
             tick()
-            gone, who = self.lent[member].gone, self._name(member)
-            if gone:
-                raise ClusterConfigError(_("{worker}: dtk's agent did not start: {why}", worker=who, why=gone))
+            lent = self.lent[member]
+            who = _name_of(lent, member, self._folder.members[member].name)
+            if lent.gone:
+                raise ClusterConfigError(_("{worker}: dtk's agent did not start: {why}", worker=who, why=lent.gone))
             if time.monotonic() > deadline:
                 words = N_("{worker}: dtk's agent has not answered for {seconds:g} s")
                 raise ClusterConfigError(_(words, worker=who, seconds=seconds))
         return self._answers.pop(number)
 
-    def _name(self, member: int) -> str:
-        assert self._folder is not None
-        return _name_of(self.lent[member], member, self._folder.members[member].name)
+    def addresses(self, count: int) -> list[str]:
+        return [f"{lent.address}:{lent.port}" for lent in self.lent[:count]]
 
-    def addresses(self) -> list[str]:
-        return [f"{lent.address}:{lent.port}" for lent in self.lent]
-
-    def machine(self, member: int) -> Machine:
-        assert self._folder is not None
+    def machine(self, member: int, folder: RunFolder, share: int) -> Machine:
         lent = self.lent[member]
         share = sum(other.facts["machine"] == lent.facts["machine"] for other in self.lent)
-        root = Path(lent.facts["root"]) / self._folder.path.name
+        root = Path(lent.facts["root"]) / folder.path.name
         return Machine(lent.host, lent.facts["env"], lent.facts["cores"], share, root, lent.ahead)
 
     def lost(self) -> dict[int, str]:
@@ -217,18 +208,14 @@ class Remote:
         return found
 
     def training_ended(self) -> None:
-        """Lets the evaluator know that every worker has finished: it sees no other machine's events."""
-        assert self._folder is not None
         for lent in self.lent:
             lent.carrier.send(messages.RunEnded(self._folder.path.name))
 
     def cut(self) -> list[tuple[int, int, str]]:
-        """(who, whom, the system's words) of workers whose machine can't reach another's server."""
-        lost, addresses = self.lost(), self.addresses()
-        running = [self._member[key] for key in self.started if key in self._member and key not in self.exited]
         # An evaluator, the last member, has no server that others need.
-        workers = self._folder.workers if self._folder is not None else 0
-        there = {member: addresses[member] for member in running if member < workers}
+        lost, addresses = self.lost(), self.addresses(self._folder.workers)
+        running = [self._member[key] for key in self.started if key in self._member and key not in self.exited]
+        there = {member: addresses[member] for member in running if member < len(addresses)}
         by_address = {address: member for member, address in there.items()}
         asked = [member for member in there if member not in lost]
         others = {member: [each for each in by_address if each != there[member]] for member in asked}
@@ -250,20 +237,9 @@ class Remote:
     # ---- what `dtk.launch.launch` asks for
 
     def start(self, key: str, spec: WorkerSpec) -> None:
-        assert self._folder is not None
         member = self._member[key] = spec["worker"]
         # It sees nothing of the starts before.
         self.lent[member].carrier.send(messages.Start(key, spec, self._files, self._folder.attempt))
-
-    def wait_started(self, keys: list[str]) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not {*keys} <= {*self.started, *self._refused} and time.monotonic() < deadline and not self.lost():
-            self.poll(0.1)
-        for key in keys:
-            if key in self._refused:
-                number, words = self._refused[key]
-                said = _("{name}: {words}", name=self.lent[self._member[key]].host, words=words)
-                raise OSError(number, said) if number else DtkError(said)
 
     def poll(self, timeout: float) -> None:
         now = time.monotonic()
@@ -279,23 +255,20 @@ class Remote:
         while not self._queue.empty():
             self._take(*self._queue.get())
 
-    def lives(self) -> bool:
-        return True  # each machine by itself: `lost`
-
     def kill(self, keys: list[str]) -> None:
         now, lost = time.monotonic(), self.lost()
         for member in {self._member[key] for key in keys if key in self._member}:
             mine = [key for key in keys if self._member.get(key) == member]
             self.lent[member].carrier.send(messages.Kill(mine))
-        gone = [key for key in keys if self._member.get(key) in (None, *lost) or key in self._refused]
+        gone = [key for key in keys if self._member.get(key) in (None, *lost) or key in self.refused]
         self.exited.update(dict.fromkeys(gone, (-9, now)))
 
     def forget(self, keys: list[str]) -> None:
         for key in keys:
             if (member := self._member.pop(key, None)) is not None:
                 self.lent[member].carrier.send(messages.Forget([key]))
-            for known in (self.started, self.exited, self._refused, self._vitals):
-                known.pop(key, None)  # type: ignore[attr-defined]
+            self._vitals.pop(key, None)
+        super().forget(keys)
 
     def vitals(self, key: str) -> Vitals | None:
         return self._vitals.get(key)
@@ -304,7 +277,6 @@ class Remote:
         self.lent[self._member[key]].carrier.send(messages.WriteStacks(key))
 
     def close(self) -> None:
-        """Ends the agents, and with them all that they have started."""
         for lent in self.lent:
             lent.carrier.close()
 
@@ -340,14 +312,14 @@ class Remote:
             case messages.Gone(words):
                 lent.gone = words
             # Nothing of a run that has ended.
-            case messages.FilePart(run) if self._folder is not None and run == self._folder.path.name:
+            case messages.FilePart(run) if run == self._folder.path.name:
                 write(self._folder.path, message)
             case messages.Exited(key, code, at):
                 self.exited[key] = (code, at - lent.ahead)
             case messages.WorkerStarted(key, pid):
                 self.started[key] = pid
             case messages.Refused(key, number, words):
-                self._refused[key] = (number, words)
+                self.refused[key] = number, _("{name}: {words}", name=lent.host, words=words)
             case messages.Answer(number):
                 self._answers[number] = message
 
@@ -425,14 +397,11 @@ def files_to_send(run: Path) -> dict[str, str]:
 # ---- an engine
 
 
-class Engine:
+class Engine(Place):
     """A place whose machines an engine lends, until `close`, or until nothing refers to it any more.
 
-    name: what it is called in sentences, marked to be translated there. given_back: what ends the lending, the last
-    first; `lend` adds to it.
+    given_back: what ends the lending, the last first; `lend` adds to it.
     """
-
-    name = ""
 
     def __init__(self) -> None:
         self._remote: Remote | None = None
@@ -447,7 +416,7 @@ class Engine:
         """
         raise NotImplementedError
 
-    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Site:
+    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Source:
         """Machines for the members of the run in `folder`, ready to start them; those of the run before, if it can."""
         count = len(folder.members)
         if self._run not in (None, folder.path):
@@ -457,7 +426,7 @@ class Engine:
         try:
             if self._remote is None or len(self._remote.lent) != count or not self._remote.usable():
                 self._give_back()
-                self._remote = Remote(_(self.name), lambda heard: self.lend(heard, tick), count)
+                self._remote = Remote(_(self.name), lambda heard: self.lend(heard, tick), folder)
                 self.given_back.callback(self._remote.close)
             self._remote.prepare(folder, tick, shared=bool(job.restarts or job.evaluator) and count > 1)
         except BaseException:

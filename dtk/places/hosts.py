@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from dtk import environment, faults
 from dtk.errors import ClusterConfigError, whole_number
 from dtk.faults import Fault
@@ -28,10 +26,11 @@ from dtk.language import N_, _
 from dtk.launch.agent import ALIVE_SECONDS
 from dtk.launch.messages import FilePart, Gone, Message, Query, as_line, from_line
 from dtk.places.engine import Engine, LentMachine, OnMessage, enough
+from dtk.worker.process import signal_below
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
-    from dtk.launch.place import Site
+    from dtk.launch.place import Source
     from dtk.records import RunFolder
 
 __all__ = ["Hosts", "Pipes", "Practice"]
@@ -189,7 +188,7 @@ class Practice(Engine):
 
     # ---- what an engine does
 
-    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Site:
+    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Source:
         """Machines for the members of the run in `folder`; others in the place of lost ones."""
         self._clear()
         return super().open(job, folder, tick)
@@ -250,13 +249,8 @@ class _Machine:
     def breaks(self, how: signal.Signals) -> None:
         """Sends the signal to the agent there, and to all that it has started."""
         self.broken, self.stopped = True, how == signal.SIGSTOP
-        if self.lent is None:
-            return
-        with contextlib.suppress(psutil.Error):
-            agent = psutil.Process(self.lent.facts["pid"])
-            for process in [agent, *agent.children(recursive=True)]:
-                with contextlib.suppress(psutil.Error):
-                    process.send_signal(how)
+        if self.lent is not None:
+            signal_below(self.lent.facts["pid"], how)
 
 
 def _end_stopped(machines: Sequence[_Machine]) -> None:

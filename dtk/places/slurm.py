@@ -108,8 +108,7 @@ class Slurm(Engine):
             if why != said:
                 said = why
                 environment.say(_("Slurm's job {job} waits for its nodes: {why}", job=self._job, why=why))
-            until = time.monotonic() + 1
-            while time.monotonic() < until:
+            for _look in range(10):
                 tick()
                 time.sleep(0.1)
 

@@ -242,6 +242,17 @@ class RunFolder:
     workers: int
     has_evaluator: bool = False
 
+    @classmethod
+    def of(cls, path: Path) -> RunFolder:
+        """The directory of a run, as job.json tells; OSError, ValueError, LookupError or TypeError where none does."""
+        return cls(path, cls(path, workers=0).job["workers"], (path / "evaluator.pkl").exists())
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """How the run was asked for, by the names of `dtk.launch.launch.Job`."""
+        found: dict[str, Any] = json.loads((self.path / "job.json").read_text())
+        return found
+
     def worker(self, index: int) -> WorkerFolder:
         return WorkerFolder(self.path / f"worker-{index}", index)
 

@@ -107,8 +107,9 @@ def _table(run: Recorded) -> list[tuple[str, ...]]:
     """The names of the columns, then the rows."""
     table: list[tuple[str, ...]] = [("", _("steps"), _("examples"), _("a step"), _("ended"))]
     for row in rows(run):
-        counts = f"{row['steps']:,}", f"{row['examples']:,}"
-        table.append((row["name"], *counts, _milliseconds(row), _(row["ended"])))
+        seconds = row["step_seconds"]
+        step = "" if seconds is None else f"{three(1000 * seconds)} ms"
+        table.append((row["name"], f"{row['steps']:,}", f"{row['examples']:,}", step, _(row["ended"])))
     return table
 
 
@@ -137,10 +138,6 @@ def _finite(value: float) -> float | None:
 
 def _loss(value: float | None) -> str:
     return "nan" if value is None else f"{value:.4g}"
-
-
-def _milliseconds(row: dict[str, Any]) -> str:
-    return "" if row["step_seconds"] is None else f"{three(1000 * row['step_seconds'])} ms"
 
 
 GAPS = (N_("smaller batch"), N_("cores"), N_("communication"), N_("stragglers"), N_("input"), N_("other"))

@@ -140,7 +140,7 @@ def _checked_counts(workers: Any) -> list[int]:
     """The numbers of workers, in order, each once."""
     counts = _listed("workers", workers)
     for count in counts:
-        request.check_count("workers", count, max(16, 4 * environment.cores()))
+        request.check_sizes(count)
     return sorted({*counts})
 
 

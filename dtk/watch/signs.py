@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtk.errors import in_words
+from dtk.errors import PACKAGE, in_words, library_of
 from dtk.language import N_, _
 from dtk.records import WorkerFolder
 from dtk.watch.reader import Member, Reader, size
@@ -234,8 +234,7 @@ def _listens(watch: Watch, member: int) -> bool:
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _MADE = "__init__"  # the "file" of the frame that Python 3.12 and later put below a class's __init__, at line ???
 _HEAD = re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+")
-_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_ENTRY = os.path.join(_PACKAGE, "worker", "worker.py")
+_ENTRY = os.path.join(PACKAGE, "worker", "worker.py")
 
 # Python code that does nothing but take part in a collective: a thread there waits for its peers.
 _COLLECTIVE = re.compile(r"tensorflow/python/(distribute/cross_device_(ops|utils)|ops/(gen_)?collective_ops)\.py$")
@@ -260,8 +259,7 @@ class StackFrame:
     @property
     def library(self) -> bool:
         """Whether it is of an installed package, of Python itself or of dtk, and not of the learner."""
-        python = re.search(r"/lib(64)?/python3[^/]*/|^<frozen|^<string>$", self.file)
-        return bool(python or "site-packages" in self.file or self.file.startswith(_PACKAGE))
+        return bool(library_of(self.file))
 
 
 @dataclass(frozen=True)

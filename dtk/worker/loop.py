@@ -94,12 +94,11 @@ def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
 def _by_replica(losses: dict[str, Any], batch: Any, place: Here) -> tuple[list[list[Any]], list[Any]]:
     """Each local replica's losses and part of the batch; raises where they are not what they should be."""
     if tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context():
-        raise ClusterConfigError(
-            _(
-                "dtk.record_step was called inside of strategy.run, where one replica can't see the "
-                "others; call it after, with what strategy.run returned"
-            )
+        words = N_(
+            "dtk.record_step was called inside of strategy.run, where one replica can't see the others; call it after, "
+            "with what strategy.run returned"
         )
+        raise ClusterConfigError(_(words))
     shares = zip(*(_shares(name, value, place) for name, value in losses.items()), strict=True)
     remedy = _("pass batch= as the distributed dataset gave it")
     leaves = [tf.constant(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in tf.nest.flatten(batch)]
@@ -186,12 +185,11 @@ class _Loop:
         self.progress.looping = True
         self.progress.begins(given - 1 if given >= 0 else None)
         if given < 0 and self.place.run.attempt > 1 and self.place.worker == 0:
-            print(
-                _(
-                    "dtk.record_step: this start of the cluster counts its steps from 1; where training goes "
-                    "on from a checkpoint, pass step=optimizer.iterations, so that steps keep their numbers"
-                )
+            words = N_(
+                "dtk.record_step: this start of the cluster counts its steps from 1; where training goes on from a "
+                "checkpoint, pass step=optimizer.iterations, so that steps keep their numbers"
             )
+            print(_(words))
         self.progress.before_step(weights=self._trainable)
 
     def _trainable(self) -> list[Any]:
@@ -230,11 +228,9 @@ def _weights(model: Any) -> list[Any]:
     held = getattr(model, "weights", None)
     held = getattr(model, "variables", None) if held is None else held
     if held is None:
-        raise ClusterConfigError(
-            _(
-                "dtk.record_step: model= is a {name}, which has neither weights nor variables; pass the "
-                "model itself, or a list or dictionary of models",
-                name=type(model).__name__,
-            )
+        words = N_(
+            "dtk.record_step: model= is a {name}, which has neither weights nor variables; pass the model itself, or a "
+            "list or dictionary of models"
         )
+        raise ClusterConfigError(_(words, name=type(model).__name__))
     return list(held)

@@ -26,8 +26,8 @@ __all__ = [
     "die_with",
     "end_children",
     "isolate",
-    "kill_below",
     "kill_tree",
+    "signal_below",
     "vitals",
 ]
 
@@ -45,11 +45,6 @@ class WorkerSpec(TypedDict):
 
     dir: str  # the run's directory on its machine
     worker: int  # its number; the evaluator's is the number of workers
-    role: str  # "worker" or "evaluator"
-    has_evaluator: bool
-    workers: int
-    replicas: int
-    mode: str  # "cluster", "mirrored" or "single"
     clock: float
     alone: bool  # an evaluator with a function of its own
     env: dict[str, str]
@@ -77,42 +72,31 @@ def die_with(parent: int) -> bool:
     return True
 
 
-def end_children(spared: set[int], seconds: float = END_SECONDS) -> None:
+def end_children(spared: set[int]) -> None:
     """Kills the children of this process and all below them, except those `spared`, until there are none."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
+    deadline, found = time.monotonic() + END_SECONDS, [psutil.Process()]
+    while found and time.monotonic() < deadline:
+        with contextlib.suppress(psutil.Error):
             found = [child for child in psutil.Process().children() if child.pid not in spared]
-        except psutil.Error:
-            return
-        if not found:
-            return
-        for child in found:
-            kill_below(child.pid)
-        psutil.wait_procs(found, max(0.0, deadline - time.monotonic()))
+            for child in found:
+                signal_below(child.pid)
+            psutil.wait_procs(found, max(0.0, deadline - time.monotonic()))
 
 
-def kill_below(pid: int) -> None:
-    """SIGKILL to a process and to all that descend from it."""
-    try:
+def signal_below(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Sends a signal to a process and to all that descend from it."""
+    with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
-        family = [process, *process.children(recursive=True)]
-    except psutil.Error:
-        return
-    for each in family:
-        try:
-            each.kill()
-        except psutil.Error:
-            pass  # gone already, or another user's (sudo): nothing that could be done
+        for each in [process, *process.children(recursive=True)]:
+            with contextlib.suppress(psutil.Error):  # gone already, or another user's (sudo)
+                each.send_signal(number)
 
 
 def kill_tree(pid: int) -> None:
     """Kills a worker, its process group, and descendants that left the group."""
-    kill_below(pid)
-    try:
+    signal_below(pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it had made no group yet, or all of it is gone
         os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass  # the worker had not made its group yet, or all of it is gone
 
 
 class Vitals(NamedTuple):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 from dtk.compat import tap, updates
-from dtk.compat.per_replica import key_of, strategy_of
+from dtk.compat.per_replica import key_of, name_of, strategy_of
 from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
@@ -181,26 +181,20 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
     Further where an evaluator trains: its steps belong to no worker.
     """
     if place.role == "evaluator":
-        raise ClusterConfigError(
-            _(
-                "{who}: the evaluator trains a model of its own, beside the workers'; give it a function "
-                "that evaluates checkpoints (evaluator=True is for Estimator's train_and_evaluate)",
-                who=who,
-            )
+        words = N_(
+            "{who}: the evaluator trains a model of its own, beside the workers'; give it a function that evaluates "
+            "checkpoints (evaluator=True is for Estimator's train_and_evaluate)"
         )
+        raise ClusterConfigError(_(words, who=who))
     if _may_train_alone(place):
         return
     strategy = strategy_of(weights)
     if strategy is not None and strategy.num_replicas_in_sync <= place.replicas:
-        raise ClusterConfigError(
-            _(
-                "{who}: the model was made under {name}, so each of the {workers} workers trains alone; "
-                "use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()",
-                who=who,
-                name=type(strategy).__name__,
-                workers=place.workers,
-            )
+        words = N_(
+            "{who}: the model was made under {name}, so each of the {workers} workers trains alone; use the parameter "
+            "`strategy` that dtk fills, or MultiWorkerMirroredStrategy()"
         )
+        raise ClusterConfigError(_(words, who=who, name=type(strategy).__name__, workers=place.workers))
     if not has_a_cluster():
         raise ClusterConfigError(f"{who}: {_(ALONE, workers=place.workers)}")
 
@@ -212,7 +206,7 @@ def _may_train_alone(place: Here) -> bool:
 def save_weights(place: Here, weights: list[Any], part: int) -> None:
     """Writes weights as they are now, in the given order, to the worker's folder."""
     # Read on every worker: a variable that is synchronised when it is read needs all of them.
-    names = [str(getattr(weight, "path", weight.name)) for weight in weights]
+    names = [name_of(weight) for weight in weights]
     place.folder.save_weights(names, [weight.numpy() for weight in weights], part)
 
 

@@ -270,7 +270,8 @@ def _parts_of(now: np.ndarray, held: np.ndarray, parts: Parts, came: _Arrival | 
         apart = parts is not None and came.parts is not None and not {*parts} & {*came.parts}
         if came.values.shape == held.shape:
             answers.insert(0 if apart else 1, (held + came.values, both))
-    return next((its for values, its in answers if _same(now, values)), None)
+    numbers = now.dtype.kind == "f"
+    return next((its for values, its in answers if np.array_equal(now, values, equal_nan=numbers)), None)
 
 
 def _numbers(values: Any, call: str) -> np.ndarray:
@@ -279,10 +280,6 @@ def _numbers(values: Any, call: str) -> np.ndarray:
         words = N_("{call} takes an array of numbers, not one of type {dtype}")
         raise ClusterConfigError(_(words, call=call, dtype=array.dtype))
     return array
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
 
 
 # ---- the connections: sockets in the run's directory, which no other user may enter

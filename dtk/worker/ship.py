@@ -11,7 +11,6 @@ import linecache
 import os
 import pickletools
 import sys
-import sysconfig
 import types
 from collections.abc import Iterable, Iterator
 from importlib.machinery import ModuleSpec, PathFinder
@@ -20,7 +19,7 @@ from typing import Any
 
 import cloudpickle
 
-from dtk.errors import NotShippable
+from dtk.errors import NotShippable, library_of
 from dtk.language import N_, _
 
 __all__ = [
@@ -42,8 +41,6 @@ __all__ = [
     "unpack_sources",
     "uses",
 ]
-
-_INSTALLED = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"))  # parts of paths
 
 
 def pack(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -249,7 +246,7 @@ def _kind(value: Any) -> str:
 def file_of(module: str) -> str:
     """The file of an imported module that was not installed; "" for any other."""
     file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return "" if _installed(file) or module.split(".")[0] == "dtk" else file
+    return "" if library_of(file) else file
 
 
 def named(*pickles: bytes) -> set[str]:
@@ -297,19 +294,15 @@ def imports(source: str | bytes, path: str) -> Iterator[str]:
             yield from [home, *(f"{home}.{alias.name}" for alias in node.names)]
 
 
-def _installed(file: str) -> bool:
-    return any(part in file for part in _INSTALLED)
-
-
 def _files(name: str) -> Iterator[tuple[str, Path]]:
     """The sources of a module and of the packages that it is in, where they were not installed; imports nothing."""
     top, *rest = name.split(".")
     full, spec = top, _spec(top)
     while spec is not None:
         package = spec.submodule_search_locations
-        if spec.origin and spec.origin.endswith(".py") and not _installed(spec.origin):
+        if spec.origin and spec.origin.endswith(".py") and not library_of(spec.origin):
             yield full.replace(".", "/") + (".py" if package is None else "/__init__.py"), Path(spec.origin)
-        if package is None or not rest or all(map(_installed, package)):
+        if package is None or not rest or all(map(library_of, package)):
             return
         full = f"{full}.{rest.pop(0)}"
         spec = PathFinder.find_spec(full, list(package))

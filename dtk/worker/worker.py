@@ -35,7 +35,7 @@ from dtk.worker.hooks import Recorder, listen_to_estimators
 from dtk.worker.process import WorkerSpec, die_with
 from dtk.worker.progress import keep_beside, progress, watch_updates, write_updates
 
-__all__ = ["main", "of_replicas", "split", "strategy_of"]
+__all__ = ["flush", "main", "of_replicas", "split", "strategy_of"]
 
 _ABOVE = (__name__, "dtk.launch.program", "runpy")  # modules above the learner's own lines
 
@@ -57,9 +57,9 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
         _work(spec, here, before != libraries.keras_2_chosen())
     except BaseException as error:  # also SystemExit and KeyboardInterrupt: nothing may end a worker unrecorded
         code = _record_failure(here, error)
-        _flush()
+        flush()
         os._exit(code)  # an orderly exit can hang in TensorFlow's shutdown while a peer is gone
-    _flush()
+    flush()
     here.journal.event(events.Finished(here.now()))
     while True:  # stay until the run ends: a chief that leaves early breaks its peers' collectives
         signal.pause()
@@ -89,16 +89,9 @@ def _take_place(spec: WorkerSpec) -> Here:
     os.chdir(spec["cwd"])
     sys.path[:] = spec["sys_path"]
     sys.argv[:] = [""]
-    here = Here(
-        RunFolder(Path(spec["dir"]), spec["workers"], spec["has_evaluator"]),
-        spec["worker"],
-        spec["workers"],
-        spec["replicas"],
-        spec["mode"],
-        spec["clock"],
-        spec["role"],
-        spec["host"],
-    )
+    run, number = RunFolder.of(Path(spec["dir"])), spec["worker"]
+    role, replicas = ("worker", run.job["replicas"]) if number < run.workers else ("evaluator", 1)
+    here = Here(run, number, run.workers, replicas, run.job["mode"], spec["clock"], role, spec["host"])
     environment.enter(here)
     here.folder.path.mkdir(mode=0o700, exist_ok=True)
     # Temporary files go with the run's directory: a worker is killed in the end and cleans up none of its own
@@ -127,8 +120,8 @@ def _redirect(folder: Path) -> None:
 
 
 def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
-    job = json.loads((here.run.path / "job.json").read_text())
-    _prepare_libraries(spec, job)
+    job = here.run.job
+    _prepare_libraries(here, job)
     if os.environ.get("DTK_MARKS") != "0":
         marks.listen(functools.partial(_mark, here))
     watch_updates(here)
@@ -174,11 +167,11 @@ def _imported(here: Here, host: str | None) -> None:
     here.journal.event(events.Imported(here.now(), open=host is not None and not narrow))
 
 
-def _prepare_libraries(spec: WorkerSpec, job: dict[str, Any]) -> None:
+def _prepare_libraries(here: Here, job: dict[str, Any]) -> None:
     """Seeds and corrections, for each library at the moment it is imported; at once where it has been."""
     import random
 
-    seed, replicas, follows = job["seed"], spec["replicas"], job["follow"]
+    seed, replicas, follows = job["seed"], here.replicas, job["follow"]
 
     def of_tensorflow(tensorflow: Any) -> None:
         keras2.follow()
@@ -207,7 +200,7 @@ def _prepare_libraries(spec: WorkerSpec, job: dict[str, Any]) -> None:
     if job["record"]:
         saves.in_each_fit(Recorder)
     # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
-    if spec["role"] == "evaluator" or (spec["mode"] != "cluster" and "TF_CONFIG" in os.environ):
+    if here.role == "evaluator" or (here.mode != "cluster" and "TF_CONFIG" in os.environ):
         strategies.alone()
     if follows.get("counts", 1) > 1:
         strategies.counts(follows["counts"])
@@ -252,7 +245,7 @@ def _record_failure(here: Here, error: BaseException) -> int:
     return 0 if error.code is None else 1
 
 
-def _flush() -> None:
+def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -14,11 +14,6 @@ from dtk.language import N_, _
 from dtk.studies.shards import Sharding, from_lists
 
 
-def _deals(draw: random.Random) -> list[tuple[int, int, int]]:
-    """(examples, global batch, workers)"""
-    return [(8 * draw.randint(5, 8), 8, 2), (12 * draw.randint(4, 6), 12, 3)]
-
-
 def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any]]:
     """In one process: what each worker's input function deals out, and what one device's does."""
 
@@ -34,7 +29,7 @@ def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any
 
 def _input_hint(make: Any, draw: random.Random) -> str:
     """What is wrong with an input function: its orders without any seed of dtk's."""
-    deals = _deals(draw)
+    deals = [(8 * draw.randint(5, 8), 8, 2), (12 * draw.randint(4, 6), 12, 3)]  # (examples, global batch, workers)
     orders = tried("estimator.input", make, functools.partial(_orders, deals=deals), seed=None)
     for (examples, batch, __), (workers, alone) in zip(deals, orders, strict=True):
         order = [number for step in alone for number in step]
