@@ -171,7 +171,8 @@ def heading(row: Row) -> str:
 
 def totals(rows: list[Row]) -> str:
     counts = Counter(row["kind"] for row in rows)
-    lines = [f"- {kind}: {counts[kind]}. {words[0].upper()}{words[1:]}." for kind, words in KINDS.items()]
+    shown = [kind for kind in KINDS if counts[kind] or kind.startswith("false")]
+    lines = [f"- {kind}: {counts[kind]}. {KINDS[kind][0].upper()}{KINDS[kind][1:]}." for kind in shown]
     return "\n".join([f"Of {len(rows)} rows:", "", *lines])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -9,9 +10,10 @@ from typing import Any, Protocol
 __all__ = ["page", "rate", "tables"]
 
 KINDS = ("right", "missed", "wrong name", "false alarm")
-_LONGEST = 110  # characters of an example of what was said
+_LONGEST = 100  # characters of an example of what was said
 _USUAL = "30 of 30"
 _SILENT = "no worker made progress for 5 s; "
+_MISTAKE = re.compile(r"^((?:not )?[a-z]+(?: order)?): .*", re.DOTALL)  # of what `dtk.diagnose` says, the name alone
 
 
 class Named(Protocol):
@@ -55,7 +57,7 @@ def _item(what: str, lines: Sequence[Line]) -> str:
     counts = Counter(line["kind"] for line in mine)
     others = [f"{kind} {counts[kind]}" for kind in KINDS[1:] if counts[kind]]
     each = [f"{counts['right']} of {len(mine)}", *others]
-    said = _cell(_example(mine).removeprefix(_SILENT))
+    said = _cell(_MISTAKE.sub(r"\1", _example(mine).removeprefix(_SILENT)))
     quoted = "" if said == "nothing" else f": *{said}*"
     shown = "" if each == [_USUAL] else f" ({', '.join(each)})"
     return f"- {what}{shown}{quoted}"

@@ -27,7 +27,7 @@ __all__ = ["FOLDER", "PAGES", "Page", "as_markdown", "listed", "pages"]
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 COMMON = 4  # so many sections of a page describe an argument in the same words: it is described once, above them
-ENGINES = ("open", "end")  # of a place, which `dtk.run` calls
+INNER = ("open", "end", "followed")  # which dtk calls: of a place, of a run
 WIDTH = 100  # of a signature and of a command's help
 PROSE = ("Returns:", "Yields:")  # sections without names to list
 SECTIONS = ("Args", "Attributes", "Columns", "Example", "Examples", "Note", "Raises", "Returns", "Source", "Yields")
@@ -121,7 +121,7 @@ def _page(page: Page) -> Iterator[str]:
         yield from (as_markdown(inspect.getdoc(module) or ""), "")
     if page is PAGES["environment"]:
         for name, thing in listed(page):
-            first = " ".join(_doc(thing).split("\n\n")[0].split())
+            first = re.split(r"[;,.] |\.$| \(", " ".join(_doc(thing).split()))[0]
             yield f"- `{name}{'' if inspect.isclass(thing) else '()'}`: {_escaped(first)}"
         yield ""
         return
@@ -184,7 +184,7 @@ def _members(kind: type) -> dict[str, Any]:
         name: value
         for name, value in found.items()
         if not name.startswith("_") and not isinstance(value, (str, int, float, type)) and _doc(value)
-        if not (kind.__module__.startswith("dtk.places") and name in ENGINES)
+        if name not in INNER
     }
 
 
@@ -224,6 +224,8 @@ def _plain(signature: inspect.Signature) -> Iterator[str]:
 
 
 def _default(value: Any) -> str:
+    if len(repr(value)) > WIDTH:
+        return f"{type(value).__name__}(...)"
     return f"{value:.4g}" if isinstance(value, float) and len(repr(value)) > 8 else repr(value)
 
 
@@ -274,7 +276,7 @@ def as_markdown(text: str) -> str:
         elif block.startswith("    - "):
             lines += [*map(_escaped, inspect.cleandoc("\n" + block).splitlines()), ""]
         elif block.startswith(">>>"):
-            lines += ["```python", block, "```", ""]
+            continue  # a test
         elif all(line.startswith("    ") for line in block.splitlines()):
             lines += ["```python", inspect.cleandoc("\n" + block), "```", ""]
         else:
