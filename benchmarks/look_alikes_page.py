@@ -120,18 +120,4 @@ list, which must have the true one. Of 0 in N trials, the rate in brackets is at
 ## Each trial that was not right
 
 {exceptions(lines)}
-
-The wrong name came at a load of 9 to 16; what made worker 0 slow is not known. The false alarm is the line after 5 s of
-silence, not an end of the run: the system counted less than a twentieth of a core for a worker that computed, while
-other programs ran.
-
-## Repaired by these trials
-
-- A machine that slept was called a network fault or a frozen worker. Now the sleep is named.
-- A baseline of TensorFlow 2.15, which shuffles the same seed otherwise, got "give shuffle a seed". Now the versions are
-  named.
-- A SIGKILL by somebody, while the system killed another process for memory, was taken for that. Now it says "if it was
-  one of them".
-- NaN on one replica and NaN on all had one message; the optimizer's step count and each worker's initial weights were
-  not compared.
 """
