@@ -185,7 +185,7 @@ def _words(seen: _Step, workers: int, replicas: int) -> tuple[str, str]:
 def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
     """Draw one step: the global batch on the left, each replica's share of the loss, their sum on the right.
 
-    The middle is what `strategy.run` returned, a PerReplica with a worker's own values; `strategy.reduce` adds them up.
+    The middle is what `strategy.run` returned, a PerReplica with a worker's own values; `strategy.reduce` adds them.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
