@@ -45,8 +45,8 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     """Draw each replica's share stacked to the global loss by step, and the baseline's loss laid over the stack.
 
     A step whose loss is missing, NaN or infinite is left empty and hatched. Of more than 2,000 steps it draws those
-    that stand out most. The caption says whether the baseline's line runs along the top of the stack, to 1e-3, and where it
-    leaves it if not.
+    that stand out most. The caption says whether the baseline's line runs along the top of the stack, to 1e-3, and
+    where it leaves it if not.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
