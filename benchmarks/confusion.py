@@ -153,14 +153,14 @@ def programs_table(programs: Mapping[str, Program]) -> str:
 
 
 def matrix(rows: list[Row]) -> str:
-    """What is true, how many rows have it, how many say so, and what else is said."""
+    """How many rows have each truth, and what is said where it is another."""
     counts = Counter((row["slip"] or (row["right"], "none")[row["right"] == "pass"], heading(row)) for row in rows)
-    lines = ["| truth | rows | said so | said otherwise |", "|---|---|---|---|"]
+    lines = []
     for truth in sorted({truth for truth, _ in counts}):
         said = {one: count for (of, one), count in sorted(counts.items()) if of == truth}
         others = ", ".join(f"{one} {count}" for one, count in said.items() if one != truth)
-        lines.append(f"| {truth} | {sum(said.values())} | {said.get(truth, 0)} | {others} |")
-    return "\n".join(lines)
+        lines.append(f"{truth} {sum(said.values())}{f' [{others}]' if others else ''}")
+    return f"What is true, in how many rows, and in brackets what was said instead: {', '.join(lines)}."
 
 
 def heading(row: Row) -> str:
