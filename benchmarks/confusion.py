@@ -1,6 +1,6 @@
 """Every program of the gallery with every mistake that fits into it: what is true, what `verify` and `diagnose` say.
 
-    python benchmarks/confusion.py --out out/confusion.json --docs docs/explanation/gallery.md
+    python benchmarks/confusion.py --out out/confusion.json --docs docs/evidence/gallery.md
 
 trains each pair in a cluster of two workers and on one device. Rows are kept in --out as they come: started again, it
 goes on, and measures anew only what a change of dtk or of the gallery has made old. Exits with 1 where a wrong run
@@ -144,21 +144,23 @@ def save(rows: list[Row], out: Path) -> None:
 
 
 def programs_table(programs: Mapping[str, Program]) -> str:
-    lines = ["| program | kind | written after | right answer | slips |", "|---|---|---|---|---|"]
+    """The programs of each kind; a right answer other than "pass" stands behind the name."""
+    kinds: dict[str, list[str]] = {}
     for name, program in programs.items():
-        lines.append(f"| `{name}` | {program.kind} | {program.source} | {program.right} | {', '.join(program.slips)} |")
-    return "\n".join(lines)
+        answer = "" if program.right == "pass" else f" [{program.right}]"
+        kinds.setdefault(program.kind, []).append(f"`{name}`{answer}")
+    return "\n".join(f"- {kind}: {', '.join(names)}" for kind, names in kinds.items())
 
 
 def matrix(rows: list[Row]) -> str:
-    """Truth downwards, what was said across; how many rows each. A program's own cause is its truth without a slip."""
+    """How many rows have each truth, and what is said where it is another."""
     counts = Counter((row["slip"] or (row["right"], "none")[row["right"] == "pass"], heading(row)) for row in rows)
-    truths, said = (sorted({pair[place] for pair in counts}) for place in (0, 1))
-    lines = ["| truth | " + " | ".join(said) + " | all |", "|---|" + "---|" * (len(said) + 1)]
-    for truth in truths:
-        each = [counts[truth, one] for one in said]
-        lines.append(f"| {truth} | " + " | ".join(str(count or "") for count in each) + f" | {sum(each)} |")
-    return "\n".join(lines)
+    lines = []
+    for truth in sorted({truth for truth, _ in counts}):
+        said = {one: count for (of, one), count in sorted(counts.items()) if of == truth}
+        others = ", ".join(f"{one} {count}" for one, count in said.items() if one != truth)
+        lines.append(f"{truth} {sum(said.values())}{f' [{others}]' if others else ''}")
+    return f"What is true, in how many rows, and in brackets what was said instead: {', '.join(lines)}."
 
 
 def heading(row: Row) -> str:
@@ -169,12 +171,9 @@ def heading(row: Row) -> str:
 
 def totals(rows: list[Row]) -> str:
     counts = Counter(row["kind"] for row in rows)
-    lines = [
-        "| | rows | |",
-        "|---|---|---|",
-        *(f"| {kind} | {counts[kind]} | {words} |" for kind, words in KINDS.items()),
-    ]
-    return "\n".join([*lines, f"| all | {len(rows)} | |"])
+    shown = [kind for kind in KINDS if counts[kind] or kind.startswith("false")]
+    lines = [f"- {kind}: {counts[kind]}. {KINDS[kind][0].upper()}{KINDS[kind][1:]}." for kind in shown]
+    return "\n".join([f"Of {len(rows)} rows:", "", *lines])
 
 
 def exceptions(rows: list[Row]) -> str:
@@ -184,32 +183,29 @@ def exceptions(rows: list[Row]) -> str:
     return "\n".join(sorted(lines)) or "None."
 
 
-def _short(words: str, most: int = 200) -> str:
+def _short(words: str, most: int = 110) -> str:
     line = " ".join(words.split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def document(programs: Mapping[str, Program], rows: list[Row]) -> str:
+    slips = ", ".join(sorted({slip for program in programs.values() for slip in program.slips}))
     return f"""# The gallery: programs as people write them, and what dtk says of them
 
-`benchmarks/confusion.py` writes this page. Each program of `tests/gallery/` is written after the one that is named,
-small and on made-up data. `tests/test_gallery.py` trains each on two workers and on one device; its right answer is
-"pass", or the mistake that is true of it as it stands. A slip is a mistake that its author could have made.
+`benchmarks/confusion.py` writes this page. Each program of `tests/gallery/` is written after a tutorial or example that
+its file names, small and on made-up data. `tests/test_gallery.py` trains each on two workers and on one device. Its
+right answer is "pass", or the mistake in brackets, which is true of it as it stands. A slip is a mistake that its
+author could have made: {slips}.
 
 {programs_table(programs)}
 
-## Each program with each slip
-
-What is true of a pair stands on the left, what `dtk.diagnose` said of it above.
+## Each program with each slip that fits it
 
 {matrix(rows)}
 
-{totals(rows)}
+What is not decidable is rightly called unknown. {totals(rows)}
 
-## Rows that were not named rightly, and slips without effect
-
-A slip without effect is no wrong run: without recording, each variable of the cluster was compared with that of the
-right program on one device.
+## Rows that were not named correctly, and slips without effect
 
 {exceptions(rows)}
 """

@@ -133,7 +133,7 @@ def errors(groups: Sequence[Group]) -> str:
                 said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1].rstrip()}…"
                 counts[said] += 1
                 example.setdefault(said, f"{group.name}, {PROGRAMS[name].what}, {STRATEGIES[setting]}")
-    lines = [f"- `{said}` ({count}; {example[said]})" for said, count in counts.most_common()]
+    lines = [f"- `{said}` ({count}; {example[said]})" for said, count in counts.most_common() if count > 4]
     return "\n".join(lines)
 
 
@@ -205,6 +205,7 @@ def kinds(columns: Sequence[Any], results: Mapping[str, Any]) -> dict[str, dict[
 def text(columns: Sequence[Any], results: Mapping[str, Any]) -> str:
     """The page."""
     groups = grouped([column for column in columns if not _is_control(columns, column)], results)
+    groups = [group for group in groups if any(each.kind != NOT_RUN for each in group.fields.values())]
     used = [key for key in CAUSES if any(key in WHY.get(name, ()) for name in PROGRAMS)]
     parts = [
         "# Which Keras computes distributed training correctly",
@@ -217,7 +218,7 @@ def text(columns: Sequence[Any], results: Mapping[str, Any]) -> str:
         "## Why",
         "\n".join(f"- **{key}**: {CAUSES[key]}" for key in used),
         "## What the errors say",
-        "Digits are shown as N; in brackets: fields of the tables, and the first of them.",
+        "Those of more than four fields; digits are shown as N; in brackets: fields, and the first of them.",
         errors(groups),
         "## How it was measured, and what was not",
         _method(columns, results),

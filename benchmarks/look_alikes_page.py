@@ -1,7 +1,8 @@
-"""The trials of `look_alikes.py` as tables, and as the page docs/explanation/look_alikes.md. No dtk is needed here."""
+"""The trials of `look_alikes.py` as lists, and as the page docs/evidence/look_alikes.md. No dtk is needed here."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -9,7 +10,10 @@ from typing import Any, Protocol
 __all__ = ["page", "rate", "tables"]
 
 KINDS = ("right", "missed", "wrong name", "false alarm")
-_LONGEST = 230  # characters of an example of what was said
+_LONGEST = 100  # characters of an example of what was said
+_USUAL = "30 of 30"
+_SILENT = "no worker made progress for 5 s; "
+_MISTAKE = re.compile(r"^((?:not )?[a-z]+(?: order)?): .*", re.DOTALL)  # of what `dtk.diagnose` says, the name alone
 
 
 class Named(Protocol):
@@ -39,24 +43,24 @@ def rate(count: int, trials: int) -> str:
 
 
 def tables(rows: Sequence[Named], lines: Sequence[Line]) -> str:
-    """A table for each group of rows that has trials."""
+    """A list for each group of rows that has trials."""
     parts = []
     for group in dict.fromkeys(row.group for row in rows):
         of_group = [row for row in rows if row.group == group and any(line["what"] == row.what for line in lines)]
         if of_group:
-            parts += [f"## {group[0].upper()}{group[1:]}", _table(of_group, lines)]
+            parts += [f"## {group[0].upper()}{group[1:]}", "\n".join(_item(row.what, lines) for row in of_group)]
     return "\n\n".join(parts)
 
 
-def _table(rows: Sequence[Named], lines: Sequence[Line]) -> str:
-    found = ["| what happens | right | missed | wrong name | false alarm | what was said, for example |"]
-    found.append("|---" * 6 + "|")
-    for row in rows:
-        mine = [line for line in lines if line["what"] == row.what]
-        counts = Counter(line["kind"] for line in mine)
-        cells = [f"{counts['right']} of {len(mine)}", *(str(counts[kind] or "") for kind in KINDS[1:])]
-        found.append(f"| {row.what} | {' | '.join(cells)} | {_cell(_example(mine))} |")
-    return "\n".join(found)
+def _item(what: str, lines: Sequence[Line]) -> str:
+    mine = [line for line in lines if line["what"] == what]
+    counts = Counter(line["kind"] for line in mine)
+    others = [f"{kind} {counts[kind]}" for kind in KINDS[1:] if counts[kind]]
+    each = [f"{counts['right']} of {len(mine)}", *others]
+    said = _cell(_MISTAKE.sub(r"\1", _example(mine).removeprefix(_SILENT)))
+    quoted = "" if said == "nothing" else f": *{said}*"
+    shown = "" if each == [_USUAL] else f" ({', '.join(each)})"
+    return f"- {what}{shown}{quoted}"
 
 
 def _example(lines: Sequence[Line]) -> str:
@@ -99,14 +103,15 @@ def page(rows: Sequence[Named], lines: Sequence[Line]) -> str:
     return f"""# Every fault told from its look-alikes
 
 `benchmarks/look_alikes.py` writes this page. Each trial is a real run on two workers; which of them it happens to, and
-at which step, is drawn by the row's name and a seed, and `--only ROW --replay SEED` plays it again. A run ends after
-5 s without progress, and what is healthy takes 8 s (rows with other numbers say so), so that a trial takes seconds;
-the machine had two cores and other work. A row has {least} or more, {len(lines)} in all, made by
-{states} states of dtk's source: after a fix, the rows that it was for began anew.
+at which step, is drawn by the row's name and a seed, and `--only ROW --replay SEED` plays it again. A run ends after 5
+s without progress, and what is healthy takes 8 s (rows with other numbers say so). The machine had two cores and other
+work. A row has {least} or more, {len(lines)} in all, made by {states} states of dtk's source: after a fix, the rows
+that it was for began anew.
 
-Right: what is said is so. Missed: no name, or no cause. Wrong name: another worker, or another cause. False alarm: a
-healthy run was ended, or warned. Where several mistakes leave the same traces, `dtk.diagnose` has a list of suspects:
-right, if the true one is in it. Of 0 in N trials, the rate in brackets is the upper bound by the rule of three, 3/N.
+Each line has an example of what was said, cut off; without one, nothing was said, which is right. It was true in
+{_USUAL} trials, unless the line has other numbers. Missed: no name, or no cause. Wrong name: another worker, or another
+cause. False alarm: a healthy run was ended, or warned. If several mistakes leave the same traces, `dtk.diagnose` has a
+list, which must have the true one. Of 0 in N trials, the rate in brackets is at most 3/N.
 
 {totals(rows, lines)}
 
@@ -115,27 +120,4 @@ right, if the true one is in it. Of 0 in N trials, the rate in brackets is the u
 ## Each trial that was not right
 
 {exceptions(lines)}
-
-## What these trials found
-
-- A machine that slept for 5 to 10 s and more (TensorFlow's heartbeats): the network, or a frozen worker, was blamed.
-  Now the sleep is named. TensorFlow ends such a training itself; `restarts=1` starts it again.
-- A baseline of TensorFlow 2.15 that shuffles by the same seed in another order: "give shuffle a seed". Now a sentence
-  says that the versions differ. Without a shuffle all three sets of versions gave the same numbers.
-- A SIGKILL by somebody while the system killed another process for want of memory was taken for that. Now the sentence
-  says "if it was that one": which process it was, the kernel's log alone knows.
-- NaN on one replica and NaN on all had one sentence; the optimizer's count of steps, and the weights that each worker
-  began with, were not compared.
-- The wrong name above came while five other programs had the two cores (a load of 9 to 16): worker 1 was to be slow in
-  one step, and the figure's title said that it waits for worker 0 in nine of ten steps, which the title takes from the
-  records. What made worker 0 slow nobody had noted; it is counted as wrong.
-- The false alarm is the line after 5 s of silence, not the end of a run: worker 1 computed for two minutes, and for 5 s
-  of them the system counted less than a twentieth of a core for it. Other programs ran; why so little was left to it is
-  not known, and a second trial with that seed was right.
-
-## Elsewhere
-
-Who is named where a worker fails, in six ways at five moments, 100 trials: [fault tolerance](fault_tolerance.md). Each
-program of the gallery with each mistake that fits: [gallery](gallery.md). How each mistake is recognised, and what
-correct runs were drawn at random to find false alarms: [diagnosis](diagnosis.md).
 """

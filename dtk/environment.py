@@ -108,12 +108,11 @@ def training_ended() -> bool:
 
         for path in tf.train.checkpoints_iterator(directory, timeout=1, timeout_fn=dtk.training_ended):
 
-    The first time that all have returned it still says False: a loop that looks for a checkpoint and then asks looks
-    once more, and misses none that was written in between. Before it says so it waits 0.2 s, so that a loop that does
-    nothing but ask takes no processor time from the workers.
+    The first time that all have returned it still says False, after 0.2 s: a loop that looks for a checkpoint and then
+    asks looks once more, and misses none.
 
     Returns:
-        True from the second time on; also in a baseline and outside of a run, where there are no workers to wait for.
+        True from the second time on; also in a baseline and outside of a run.
     """
     global _seen_ended
     if _here is None or _here.mode in ("single", "apart") or _seen_ended:

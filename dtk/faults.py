@@ -2,12 +2,10 @@
 
     dtk.run(train, workers=2, faults=[dtk.faults.kill(worker=1, step=20)])
 
-A fault comes right before the worker begins that step, so that it has recorded the steps before it and no more. In
-`fit` that is the Recorder's `on_train_batch_begin`, in a loop the end of `dtk.record_step` of the step before (step 1:
-the first call, which in a loop without `tf.function` comes after that step was computed), in an Estimator the hook's
-`before_run`. With `steps_per_execution=n` it comes before the n steps that hold it. A worker that records nothing
-counts no steps, and nothing comes. Faults that end a worker first wait until its peers have recorded the step before,
-so that what a failed run has recorded does not depend on chance.
+A fault comes right before the worker begins that step, so that it has recorded the steps before it and no more: in
+`fit` at the Recorder's `on_train_batch_begin`, in a loop at the end of the `dtk.record_step` before (step 1: the first
+call), in an Estimator at the hook's `before_run`, with `steps_per_execution=n` before the n steps that hold it. Without
+records nothing comes. Faults that end a worker first wait until its peers have recorded the step before.
 
 This module says what is asked for; `dtk.worker.injecting` does it, in the worker.
 """

@@ -176,8 +176,8 @@ def run(
         seed: of Python, NumPy, TensorFlow and Keras, the same in each process; None leaves seeding to `fn`.
         keras: 2 for tf_keras in the workers, 3 for Keras 3; None for what is set.
         evaluator: a further process, with a TF_CONFIG of its own, for the chief's checkpoints. True: it calls `fn`, for
-            Estimator's train_and_evaluate. A function: it calls that, without arguments, a parameter `strategy` filled
-            with TensorFlow's default. The run lasts until it, too, returns (`dtk.training_ended`).
+            Estimator's train_and_evaluate. A function: it calls that. The run lasts until it, too, returns
+            (`dtk.training_ended`).
         timeout: seconds that the whole run may take; None: no limit.
         stall_timeout: seconds without progress anywhere (no record, no output, no processor time, nothing read or
             written) after which the run ends, with every worker's stack; three of its longest steps, where that is
@@ -242,14 +242,13 @@ def baseline(
 ) -> Run:
     """Runs `fn` in one process on one device, without TF_CONFIG: what a cluster is compared with.
 
-    A program has the chief's TF_CONFIG there, from which many take the number of workers, and with it the global batch;
-    its MultiWorkerMirroredStrategy is this process's alone. One that names tf.estimator, which reads it, has none.
+    A program has the chief's TF_CONFIG there, from which many take the global batch; its MultiWorkerMirroredStrategy is
+    this process's alone. One that names tf.estimator has none.
 
     Args:
         fn: as for `dtk.run`; a parameter `strategy` gets TensorFlow's default strategy.
         args, kwargs, seed, keras, timeout: as for `dtk.run`.
-        workers: size of the cluster to compare with. The process gets one worker's share of the cores (cores /
-            workers), so that a comparison of speeds compares workers and not numbers of cores.
+        workers: size of the cluster to compare with. The process gets one worker's share of the cores.
         options: by name, of `dtk.Options`: start, argv and record.
 
     Returns:

@@ -123,7 +123,7 @@ def test_each_correction_of_keras_has_a_row():
 
 
 def test_the_seconds_of_lesson_07_are_those_of_the_runs_that_were_watched():
-    page = (ROOT / "docs" / "explanation" / "fault_tolerance.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "evidence" / "fault_tolerance.md").read_text(encoding="utf-8")
     table = "".join(cell.source for cell in lessons.cells_of("07_fault_tolerance"))
     said = re.search(r"^\| killed \| worker 0 [^|]*?(\d+) to (\d+) s,.*\n\|[^|]*\| the same \|", table, re.MULTILINE)
     killed = re.search(r"^\| worker 1 killed \| worker 0 raises after ([\d.]+) and ([\d.]+) s", page, re.MULTILINE)
@@ -133,8 +133,8 @@ def test_the_seconds_of_lesson_07_are_those_of_the_runs_that_were_watched():
 
 
 def test_the_page_of_the_gallery_has_its_programs(monkeypatch):
-    """After a program has come or changed: `python benchmarks/confusion.py --docs docs/explanation/gallery.md`."""
+    """After a program has come or changed: `python benchmarks/confusion.py --docs docs/evidence/gallery.md`."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     confusion = importlib.import_module("confusion")
-    page = ROOT / "docs" / "explanation" / "gallery.md"
+    page = ROOT / "docs" / "evidence" / "gallery.md"
     assert confusion.programs_table(all_programs()) in page.read_text(encoding="utf-8")

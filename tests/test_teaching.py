@@ -1,4 +1,4 @@
-"""The pages for teachers: lessons, cells, minutes, what comes before, sums and calculated numbers in them are true."""
+"""The pages for teachers: lessons, questions, minutes, what comes before, and sums in them are true."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lessons import FOLDER, ORDER, cells_of
 
 PAGES = FOLDER.parent / "docs" / "teaching"
 LABS = [*sorted(path.stem for path in FOLDER.glob("lab_*.ipynb")), "appendix_estimator"]
-ROW = re.compile(r"^\| (.+) \| `([\w.]+)` \| \*(.+)\* \| `([\w-]+)` \|$", flags=re.MULTILINE)
+ROW = re.compile(r"^- `([\w.]+)`: (.+)$", flags=re.MULTILINE)
 LINK = re.compile(r"\[(\w+)\]\(\.\./\.\./notebooks/\1\.ipynb\)")
 ASKED = re.compile(r'dtk\.(?:ask|check)\(\s*"([\w.]+)"')
 
@@ -45,18 +45,10 @@ def before(lesson):
     )
 
 
-def places(lesson):
-    """By name of a question or a check: the heading above its cell, and the cell's id, in their order."""
-    heading, found = "", {}
-    for cell in cells_of(lesson):
-        if cell.cell_type == "markdown":
-            titles = re.findall(
-                r"^#+ (.+)$", re.sub(r"```.*?```", "", cell.source, flags=re.DOTALL), flags=re.MULTILINE
-            )
-            heading = titles[-1].replace("`", "") if titles else heading
-        else:
-            found.update(dict.fromkeys(ASKED.findall(cell.source), (heading, cell.id)))
-    return found
+def asked(lesson):
+    """The names of its questions and checks, in their order."""
+    code = "\n".join(cell.source for cell in cells_of(lesson) if cell.cell_type == "code")
+    return list(dict.fromkeys(ASKED.findall(code)))
 
 
 def test_each_lesson_and_lab_has_its_section_in_order():
@@ -74,12 +66,11 @@ def test_a_section_has_the_heads_minutes_and_what_comes_before(lesson):
 
 
 @pytest.mark.parametrize("lesson", [*ORDER, *LABS])
-def test_each_question_and_check_is_named_with_its_heading_and_cell(lesson):
+def test_each_question_and_check_is_named(lesson):
     rows = ROW.findall(SECTIONS[lesson])
-    assert SECTIONS[lesson].count("\n| ") == len(rows) + 1, "a row is not written as the others"
-    assert {name: (heading, cell) for _, name, heading, cell in rows} == places(lesson)
-    assert [name for _, name, *_ in rows] == list(places(lesson))
-    assert len({thought for thought, *_ in rows}) == len(rows)
+    assert SECTIONS[lesson].count("\n- ") == len(rows), "a row is not written as the others"
+    assert [name for name, _ in rows] == asked(lesson)
+    assert len({thought for _, thought in rows}) == len(rows)
 
 
 def test_the_plans_sums_are_the_lessons():

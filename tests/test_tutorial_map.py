@@ -1,4 +1,4 @@
-"""The map of the tutorials and the list of findings: lessons, headings, files and states that they name are there."""
+"""The map of the tutorials: lessons and headings that it names are there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ ROWS = [[cell.strip() for cell in line.split("|")] for line in LINES]
 SECTIONS = [row for row in ROWS if len(row) > 3]  # a lab or an appendix has three
 
 
-HOME = r"(?:\.\./\.\./notebooks/)?"
-PLACE = rf"\[\w+\]\({HOME}(\w+)\.ipynb\):((?:,? \*[^*]+\*)*)"
+PLACE = r"\[\w+\]\((\w+)\.ipynb\):((?:,? \*[^*]+\*)*)"
 
 
 def named(rows):
@@ -25,24 +24,14 @@ def named(rows):
 
 NAMED = named(SECTIONS)
 
-# The list of findings: what was found, where it is answered, since which commits, and the state.
-LIST = FOLDER.parent / "docs" / "explanation" / "lessons_findings.md"
-FOUND = [
-    [cell.strip() for cell in line.split(" | ")]
-    for line in re.findall(r"^\| (?!finding )(.+) \|$", LIST.read_text(encoding="utf-8"), flags=re.MULTILINE)
-]
-ANSWERED = named(FOUND)
-
 
 def headings(lesson):
     text = "\n".join(cell.source for cell in cells_of(lesson) if cell.cell_type == "markdown")
     return {title.replace("`", "") for title in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)}
 
 
-@pytest.mark.parametrize(
-    ("lesson", "heading"), sorted({*NAMED, *ANSWERED}), ids=lambda value: re.sub(r"\W+", "_", value)
-)
-def test_each_heading_of_the_map_and_of_the_list_is_in_its_lesson(lesson, heading):
+@pytest.mark.parametrize(("lesson", "heading"), sorted(set(NAMED)), ids=lambda value: re.sub(r"\W+", "_", value))
+def test_each_heading_of_the_map_is_in_its_lesson(lesson, heading):
     assert heading.replace("`", "") in headings(lesson)
 
 

@@ -1,7 +1,7 @@
-"""The lanes' table in docs/guide/versions.md, out of pytest's reports: `python tools/lanes_table.py [out/lanes/*.xml]`.
+"""The lanes' table in docs/evidence/lanes.md, out of pytest's reports: `python tools/lanes_table.py [out/lanes/*.xml]`.
 
-Each lane leaves its reports in out/lanes. A lane that has none there keeps its row and its reasons. It exits
-with 1 where a test was skipped without a reason.
+Each lane leaves its reports in out/lanes. A lane that has none there keeps its row. It prints why tests were skipped,
+and exits with 1 where one was skipped without a reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "guide" / "versions.md"
+PAGE = ROOT / "docs" / "evidence" / "lanes.md"
 BEGIN, END = "<!-- lanes: made by tools/lanes_table.py -->", "<!-- lanes end -->"
 ROWS = "| lane | versions | tests: passed, failed, skipped | lessons' | run |\n|---|---|---|---|---|\n"
 COMMANDS = {
@@ -81,15 +81,8 @@ def table(found: dict[str, Report], before: str = "") -> str:
     """What stands between the page's two marks; what is there of lanes without a report stays."""
     kept_rows = re.findall(r"^\| ((?:main|colab|lowest|tf215|canary)-\S+) (\|.*)$", before, flags=re.MULTILINE)
     rows = {name: f"| {name} {rest}" for name, rest in kept_rows}
-    kept = re.findall(r"^- ((?:main|colab|lowest|tf215|canary)-\S+): (.*)$", before, flags=re.MULTILINE)
-    skipped = {name: f"- {name}: {rest}" for name, rest in kept}
-    for name, report in found.items():
-        rows[name] = report.row(name)
-        each = [f"{reason} ({count:,})" for reason, count in report.reasons.most_common()]
-        skipped[name] = f"- {name}: {'; '.join(each) or 'nothing'}"
-    lines = [ROWS + "\n".join(rows[name] for name in _order(rows)), "Why tests are skipped, and how many:"]
-    lines.append("\n".join(skipped[name] for name in _order(skipped)))
-    return "\n\n".join(lines)
+    rows |= {name: report.row(name) for name, report in found.items()}
+    return ROWS + "\n".join(rows[name] for name in _order(rows))
 
 
 def _order(names: Iterable[str]) -> list[str]:
@@ -110,6 +103,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{options.page.name} has no marks {BEGIN} and {END}", file=sys.stderr)
         return 1
     options.page.write_text(f"{head}{begin}\n\n{table(found, before)}\n\n{end}{tail}", encoding="utf-8")
+    for name, report in found.items():
+        print(f"{name}: {'; '.join(f'{why} ({count:,})' for why, count in report.reasons.most_common())}")
     bare = {name: report.reasons[NO_REASON] for name, report in found.items() if report.reasons[NO_REASON]}
     for name, count in bare.items():
         print(f"{name}: {count} skipped {NO_REASON}", file=sys.stderr)

@@ -26,6 +26,8 @@ from dtk.proof.mistakes import MISTAKES
 __all__ = ["FOLDER", "PAGES", "Page", "as_markdown", "listed", "pages"]
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+COMMON = 4  # so many sections of a page describe an argument in the same words: it is described once, above them
+INNER = ("open", "end", "followed")  # which dtk calls: of a place, of a run
 WIDTH = 100  # of a signature and of a command's help
 PROSE = ("Returns:", "Yields:")  # sections without names to list
 SECTIONS = ("Args", "Attributes", "Columns", "Example", "Examples", "Note", "Raises", "Returns", "Source", "Yields")
@@ -105,15 +107,11 @@ def listed(page: Page) -> list[tuple[str, Any]]:
 def _index() -> Iterator[str]:
     yield from ("# Reference", "", "Every public name. `make reference` writes these pages from the docstrings.", "")
     for key, page in PAGES.items():
-        yield from (f"## [{page.title}]({key}.md)", "", "| name | |", "|---|---|")
         counts: Counter[str] = Counter()
-        for name, thing in listed(page):
-            anchor = _anchor(name, counts)
-            first = " ".join((_doc(thing) or repr(thing)).split("\n\n")[0].split())
-            yield f"| [`{name}`]({key}.md#{anchor}) | {_escaped(first).replace('|', chr(92) + '|')} |"
-        yield ""
-    yield from ("## [The command line](command_line.md)", "", "## [What lies in a run's directory](files.md)", "")
-    yield from ("## [The mistakes that `dtk.diagnose` names](mistakes.md)", "")
+        names = [f"[`{name}`]({key}.md#{_anchor(name, counts)})" for name, _ in listed(page)]
+        yield f"- [{page.title}]({key}.md)" + ("" if key == "environment" else f": {', '.join(names)}")
+    yield from ("- [The command line](command_line.md)", "- [What lies in a run's directory](files.md)")
+    yield from ("- [The mistakes that `dtk.diagnose` names](mistakes.md)", "")
 
 
 def _page(page: Page) -> Iterator[str]:
@@ -121,11 +119,28 @@ def _page(page: Page) -> Iterator[str]:
     module = import_module(page.module)
     if page.module != "dtk":
         yield from (as_markdown(inspect.getdoc(module) or ""), "")
-    for name, thing in listed(page):
-        yield from _section(name, thing)
+    if page is PAGES["environment"]:
+        for name, thing in listed(page):
+            first = re.split(r"[;,.] |\.$| \(", " ".join(_doc(thing).split()))[0]
+            yield f"- `{name}{'' if inspect.isclass(thing) else '()'}`: {_escaped(first)}"
+        yield ""
+        return
+    parts = ["\n".join(_section(name, thing)) for name, thing in listed(page)]
     for each in page.returned:
         home, _, name = each.partition(":")
-        yield from _section(name, getattr(import_module(home), name))
+        parts.append("\n".join(_section(name, getattr(import_module(home), name))))
+    yield from _said_once(parts)
+
+
+def _said_once(parts: list[str]) -> Iterator[str]:
+    """A page's parts; an argument that four or more of them describe in the same words is described above them."""
+    counts = Counter(item for part in parts for item in dict.fromkeys(re.findall(r"^- `.*\.$", part, re.MULTILINE)))
+    often = [item for item, count in counts.items() if count >= COMMON]
+    if often:
+        yield from ("Unless a function says otherwise:", "", *often, "")
+    for part in parts:
+        kept = "\n".join(line for line in part.split("\n") if line not in often)
+        yield re.sub(r"\n{3,}", "\n\n", re.sub(r"\*\*Args\*\*\n\n+(?=\*\*|\Z|#)", "", kept))
 
 
 def _section(name: str, thing: Any) -> Iterator[str]:
@@ -169,6 +184,7 @@ def _members(kind: type) -> dict[str, Any]:
         name: value
         for name, value in found.items()
         if not name.startswith("_") and not isinstance(value, (str, int, float, type)) and _doc(value)
+        if name not in INNER
     }
 
 
@@ -194,7 +210,7 @@ def _signature(name: str, thing: Any) -> str:
 
 
 def _plain(signature: inspect.Signature) -> Iterator[str]:
-    """Each parameter as it is written, with `*` and `/` where the kinds change."""
+    """Each parameter with its default, and `*` where the kinds change; the types are in words below."""
     starred = False
     for each in signature.parameters.values():
         if each.kind is each.VAR_POSITIONAL:
@@ -202,13 +218,14 @@ def _plain(signature: inspect.Signature) -> Iterator[str]:
         elif each.kind is each.KEYWORD_ONLY and not starred:
             starred = True
             yield "*"
-        note = "" if each.annotation is each.empty else f": {each.annotation}"
-        default = "" if each.default is each.empty else f" = {_default(each.default)}"
+        default = "" if each.default is each.empty else f"={_default(each.default)}"
         mark = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
-        yield f"{mark}{each.name}{note}{default}"
+        yield f"{mark}{each.name}{default}"
 
 
 def _default(value: Any) -> str:
+    if len(repr(value)) > WIDTH:
+        return f"{type(value).__name__}(...)"
     return f"{value:.4g}" if isinstance(value, float) and len(repr(value)) > 8 else repr(value)
 
 
@@ -224,9 +241,11 @@ def _commands() -> Iterator[str]:
     # The width of the terminal decides where help's lines break.
     with mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH)}):
         parser = cli.parser()
-        yield from ("```", parser.format_help().rstrip(), "```", "")
-        for name, command in cli.commands(parser).items():
-            yield from (f"## `dtk {name}`", "", "```", command.format_help().rstrip(), "```", "")
+        for title, command in {"": parser, **cli.commands(parser)}.items():
+            said = re.sub(r"\n  (-h, --help|--version) .*", "", command.format_help())
+            said = re.sub(r"\n\noptions:(?=\s*$)", "", said.replace(" [-h]", "").replace(" [--version]", ""))
+            yield from ((f"## `dtk {title}`", "") if title else ())
+            yield from ("```", said.rstrip(), "```", "")
 
 
 def _files() -> Iterator[str]:
@@ -239,10 +258,9 @@ def _files() -> Iterator[str]:
 
 
 def _mistakes() -> Iterator[str]:
-    yield from ("# The mistakes that `dtk.diagnose` names", "", "N is the number of replicas, B the global batch, n a")
-    yield from ("short batch. [How each is recognised](../explanation/diagnosis.md).", "")
-    yield from ("| mistake | symptom | remedy |", "|---|---|---|")
-    yield from (f"| `{key}` | {one.symptom} | {one.remedy} |" for key, one in MISTAKES.items())
+    yield from ("# The mistakes that `dtk.diagnose` names", "", "Symptom → remedy. N is the number of replicas, B the")
+    yield from ("global batch, n a short batch. [How each is recognised](../explanation/diagnosis.md).", "")
+    yield from (f"- `{key}`: {_escaped(one.symptom)} → {_escaped(one.remedy)}" for key, one in MISTAKES.items())
     yield ""
 
 
@@ -258,7 +276,7 @@ def as_markdown(text: str) -> str:
         elif block.startswith("    - "):
             lines += [*map(_escaped, inspect.cleandoc("\n" + block).splitlines()), ""]
         elif block.startswith(">>>"):
-            lines += ["```python", block, "```", ""]
+            continue  # a test
         elif all(line.startswith("    ") for line in block.splitlines()):
             lines += ["```python", inspect.cleandoc("\n" + block), "```", ""]
         else:

@@ -40,8 +40,8 @@ def write(language: str, source: Path, static: Path) -> None:
             to = source / f"{page}.ipynb"
             to.write_text(nbformat.writes(as_page(name, language)), encoding="utf-8")
             _copy(ROOT / name, static / f"{page}.ipynb")
-    for picture in (ROOT / "docs").glob("*.png"):
-        _copy(picture, source / "docs" / picture.name)
+    for picture in (ROOT / "docs").rglob("*.png"):
+        _copy(picture, source / picture.relative_to(ROOT))
     for file in (ROOT / "docs").rglob("*.*"):
         if file.is_file() and is_handed_out(file.relative_to(ROOT).as_posix()):
             _copy(file, static / file.relative_to(ROOT / "docs"))

@@ -32,8 +32,8 @@ def ask(
         ...
         speed.came_out(1.16)    # you said 2 times; this run: 1.16 times (off by a factor of 1.7)
 
-    In a notebook it shows itself as a widget; elsewhere as text, to be answered by `answer=`. Without an answer
-    everything goes on as well. The first answer counts: `dtk.answers(forget=name)` removes it.
+    In a notebook it is a widget; elsewhere text, to be answered by `answer=`. Without an answer everything goes on. The
+    first answer counts: `dtk.answers(forget=name)` removes it.
 
     Args:
         name: the question's own, "LESSON.WORD".

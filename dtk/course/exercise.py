@@ -106,8 +106,7 @@ _IN_FORMULAS = {"json": json, "math": math, "np": np, "mean": mean, "flat": flat
 def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> None:
     """Checks your answer to an exercise and prints PASS, or raises with a hint.
 
-    What is right is computed: for a function, on several cases that differ from those in the lesson; for a value, from
-    your own objects.
+    What is right is computed: for a function, on other cases than the lesson's; for a value, from your own objects.
 
     Args:
         name: the exercise's, such as "02.share", or "lab3.update" in a lab.

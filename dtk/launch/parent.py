@@ -159,7 +159,7 @@ class _Parent:
         ours = [self.commands, self.events] if self.fork else []
         child = self.context.Process(target=self.entry, args=(spec, os.getpid(), ours), name=key)
         with warnings.catch_warnings():
-            # Python 3.12 warns of forking with threads; TensorFlow's are idle here, see docs/explanation/facts.md.
+            # Python 3.12 warns of forking with threads; TensorFlow's are idle here, see docs/evidence/facts.md.
             warnings.simplefilter("ignore", DeprecationWarning)
             try:
                 child.start()

@@ -48,7 +48,7 @@ __all__ = [
 _NO_NETWORK = N_("faults: {fault}: a single worker has no network to lose; ask for two (on Colab with force=True)")
 MOST_WORKERS = 1024  # on other machines
 MOST_REPLICAS = 16  # in a worker; on Colab, in place of workers
-# Bytes (PSS), from docs/explanation/facts.md: a parent that has imported TensorFlow, a worker that trained a small CNN.
+# Bytes (PSS), from docs/evidence/facts.md: a parent that has imported TensorFlow, a worker that trained a small CNN.
 _PARENT, _FORKED, _FRESH = 600e6, 250e6, 550e6
 
 

@@ -37,7 +37,7 @@ END_SECONDS = 4.0  # how long its guard may take to end all that is below it
 START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this something is broken
 
 # Few malloc arenas and large pages instead of an arena a thread and small ones: a further worker takes 0.35 instead of
-# 0.40 of a cold process's memory, and more examples/s (docs/explanation/facts.md). glibc reads it as a process starts.
+# 0.40 of a cold process's memory, and more examples/s (docs/evidence/facts.md). glibc reads it as a process starts.
 _ARENAS = 1 if environment.cores() <= 2 else 2
 MALLOC = {"GLIBC_TUNABLES": f"glibc.malloc.arena_max={_ARENAS}:glibc.malloc.hugetlb=1"}
 

@@ -3,9 +3,8 @@
     dtk.run(train, workers=2, on="ray")
     dtk.run(train, workers=4, on=dtk.places.Slurm(partition="gpu", time="1:00:00"))
 
-Runs in the kernel. `engine` checks the machines that are lent, and starts workers on them through an agent on each
-(`dtk.launch.agent`). `hosts`, `slurm` and `ray` lend machines, and bring messages to the agents and back; `export`,
-with `templates`, writes what starts without a kernel.
+`hosts`, `slurm` and `ray` lend machines, `engine` checks them and starts workers through an agent on each
+(`dtk.launch.agent`); `export`, with `templates`, writes what starts without a kernel.
 """
 
 from __future__ import annotations

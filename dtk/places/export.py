@@ -42,9 +42,9 @@ def export(
 ) -> Path:
     """Writes a directory that runs `fn` on a cluster of several machines, without a notebook and without a kernel.
 
-    It has the function as a readable program, `train.py`, where its source is at hand and makes the same function, and
-    as a pickle where not; what starts it there; and a README. Each worker is `python -m dtk worker`, which reads
-    TF_CONFIG, or what Slurm or Kubernetes says, and leaves records and logs that `dtk show` and `dtk report` read.
+    It has the function as a readable program, `train.py`, or as a pickle if its source does not make the same function;
+    what starts it; and a README. Each worker is `python -m dtk worker`, which reads TF_CONFIG, or what Slurm or
+    Kubernetes says, and leaves records and logs that `dtk show` and `dtk report` read.
 
     Args:
         fn: as for `dtk.run`.

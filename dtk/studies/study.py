@@ -87,8 +87,7 @@ def study(
 ) -> Study:
     """A scaling study: `fn` on so many workers, against one process and against workers without communication.
 
-    Each worker has the same number of threads at every point, so that a further worker adds as much as those before:
-    the cores divided by the largest number of workers, at least 1.
+    Each worker has the same number of threads at every point: the cores divided by the largest number of workers.
 
     Args:
         fn: as for `dtk.run`, with a parameter `global_batch`; it records its steps (dtk.Recorder,

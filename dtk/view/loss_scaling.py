@@ -44,10 +44,9 @@ _LOSSES = np.array([2, 3, 4, 5, 1, 4, 6, 2, 3, 3, 5, 1, 2, 4, 4, 6, 5, 2, 1, 3, 
 def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | None = None) -> Axes:
     """Draw each replica's share stacked to the global loss by step, and the baseline's loss laid over the stack.
 
-    Draws the steps that all replicas recorded; the axis goes to the last that any recorded. A step whose loss is
-    missing, NaN or infinite is left empty and hatched. Of more than 2,000 steps it draws those that stand
-    out most. The caption says whether the baseline's line runs along the top of the stack, and where it leaves it if
-    not (by a relative difference above 1e-3).
+    A step whose loss is missing, NaN or infinite is left empty and hatched. Of more than 2,000 steps it draws those
+    that stand out most. The caption says whether the baseline's line runs along the top of the stack, to 1e-3, and
+    where it leaves it if not.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.

@@ -48,9 +48,8 @@ class _Step(NamedTuple):
 def processes(run: Recorded, ax: Axes | None = None) -> Axes:
     """Draw one step: the kernel, a box for each process, in it its replicas, and the messages between them.
 
-    The step is the first after the one that is traced. All numbers are the run's own: examples and shares from its
-    records, bytes from what its workers noted of their all-reduces. Where they noted none (`DTK_MARKS=0`, several
-    replicas in one process), there are no bytes. The bar of the all-reduce is no process: workers send to each other.
+    The step is the second. All numbers are the run's own; there are no bytes where workers noted none (`DTK_MARKS=0`,
+    several replicas in one process). The bar of the all-reduce is no process: workers send to each other.
 
     Args:
         run: from `dtk.run` or `dtk.baseline`, or the error of a run that failed.
@@ -186,8 +185,7 @@ def _words(seen: _Step, workers: int, replicas: int) -> tuple[str, str]:
 def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
     """Draw one step: the global batch on the left, each replica's share of the loss, their sum on the right.
 
-    The middle is what `strategy.run` returned, a PerReplica with one value for each replica. A worker's replicas are in
-    its own process: the others' values are not there, and `strategy.reduce` is how it gets the sum.
+    The middle is what `strategy.run` returned, a PerReplica with a worker's own values; `strategy.reduce` adds them.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
@@ -263,9 +261,8 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
     """Draw which worker waited for which when a run stalled or failed.
 
     A box per worker (with more than four, one for all that do the same): what it was doing, and its last line of the
-    learner's code where dtk asked for it. An arrow leads from a worker that could not go on to one that it waited for.
-    A thick frame is one that others wait for and that waits for none: look there. A ring of arrows without one is a
-    deadlock.
+    learner's code. An arrow leads to the worker that it waited for. A thick frame is one that waits for none: look
+    there. A ring of arrows without one is a deadlock.
 
     Args:
         run: a WorkerStalled, a WorkerFailed, or a `Run`.

@@ -35,10 +35,8 @@ def difference(
 ) -> Axes:
     """Draw the distance of the cluster's loss from the baseline's at each step, and a bound for it, as a line.
 
-    In correct runs rounding may grow beyond the bound, so that `dtk.verify` proves each step instead.
-
-    The axis of the distance is logarithmic, and below the smallest distance linear down to 0, where equal losses stand.
-    A step where one of the two losses is no finite number has no point, and the headline says so.
+    In correct runs rounding may grow beyond the bound, so that `dtk.verify` proves each step instead. The axis is
+    logarithmic, and linear from the smallest distance down to 0. A step whose loss is not finite has no point.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.

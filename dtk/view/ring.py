@@ -114,10 +114,9 @@ def _holdings(seen: _Seen, worker: int, workers: int, steps: int) -> list[list[P
 def ring(run: Recorded, ax: Axes | None = None) -> Axes:
     """Draw what each worker's chunks held after each step of the run's first all-reduce with `dtk.ring`.
 
-    One grid per step: a row per worker, a column per chunk; a cell has one stripe for each worker whose gradient is in
-    the chunk's sum, in that worker's colour, and its frame is thick once all are. An arrow is a message that arrived. A
-    worker that did not get as far is hatched, a message that was sent and did not arrive is a cross, and numbers that
-    are no sum of the workers' gradients are a question mark: it draws what the run's events say.
+    One grid per step: a row per worker, a column per chunk. A cell has a stripe for each worker whose gradient is in
+    the sum, and a thick frame once all are. An arrow is a message that arrived, a cross one that did not; hatched is a
+    worker that did not get as far, a question mark numbers that are no sum of the workers' gradients.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.

@@ -34,10 +34,9 @@ _SHOWN = 0.07  # of the axes' height: a segment that is lower holds no text
 def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None = None) -> Axes:
     """Draw examples/s of all workers together, a bar per run, divided by what each worker contributed to its steps.
 
-    Medians over the steps after the first, which includes tracing. Several runs without one replica among them are one
-    measurement each, and the headline says so. The mark is ideal: N times the rate of the first run
-    given that has one replica, for a run of N replicas; without such a run there is none. Of a study: examples/s by
-    number of workers, ideal, ceiling and measured, with the range of the repeats.
+    Medians over the steps after the first. The mark is ideal: N times the rate of the first run given that has one
+    replica, for a run of N replicas. Of a study: examples/s by number of workers, ideal, ceiling and measured, with the
+    range of the repeats.
 
     Args:
         runs: from `dtk.run` and `dtk.baseline`, or one `dtk.Study`.
@@ -119,10 +118,9 @@ def _words_of_runs(
 def efficiency(study: Any, ax: Axes | None = None) -> Axes:
     """Draw examples/s in per cent of ideal by number of workers, and by name what lies between. One picture per curve.
 
-    The mark is the ceiling: what the same workers would reach without any communication. What lies below it, down to
-    what was measured, is divided like the seconds of communication, stragglers, input and other; what lies above, up
-    to ideal, like those of cores and smaller batch (`dtk.scaling.summary`; a gap that noise made negative
-    is left out). The bracket is the range of the repeats.
+    The mark is the ceiling: what the same workers would reach without any communication. Below it are communication,
+    stragglers, input and other, above it cores and smaller batch, each by its seconds (`dtk.scaling.summary`; negative
+    gaps are left out). The bracket is the range of the repeats.
 
     Args:
         study: from `dtk.study`.
@@ -357,9 +355,8 @@ def _parts_words(table: pandas.DataFrame) -> tuple[str, str]:
 def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None, ax: Axes | None = None) -> Axes:
     """Draw a step of worker 0, a lane for each all-reduce: until its gradients are there, waiting, reducing.
 
-    TensorFlow puts all gradients into one all-reduce, which can begin only when the backward pass has ended. With
-    `CommunicationOptions(bytes_per_pack=...)` there are several, and the first begin while earlier layers' gradients
-    are still computed. Runs without marks (`DTK_MARKS=0`, or one worker) have nothing to draw, and the figure says so.
+    With `CommunicationOptions(bytes_per_pack=...)` there are several, and the first begin while earlier layers'
+    gradients are still computed. Runs without marks (`DTK_MARKS=0`, or one worker) have nothing to draw.
 
     Args:
         runs: from `dtk.run`; several are drawn one above the other, on the same scale.

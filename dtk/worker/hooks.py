@@ -62,24 +62,17 @@ class _Hook:
 class Recorder(_Hook):
     """A Keras callback, without arguments: `fit(..., callbacks=[dtk.Recorder()])` on every worker and in the baseline.
 
-    For each step and replica it records the replica's share of the global loss, the number of examples, their
-    fingerprint (labels included), and start and end of the step. The share is what `train_step`, Keras's or your own,
-    takes the gradient of: of Keras's own, the replica's mean divided by the number of replicas, regularisation
-    included, so that a step's shares add up to the global loss (to the mean over the global batch, where all replicas
-    have equally many examples). Where a step takes several gradients, as a GAN's does, `loss` is their sum, and each
-    has a column `loss.NAME`, as the step's code calls it. With `steps_per_execution=n` every inner step is recorded;
-    as only start and end of the n are known, the times between are spread evenly.
+    Per step and replica it records the share of the global loss, the number of examples, their fingerprint (labels
+    included), and start and end. The share is what `train_step`, Keras's or your own, takes the gradient of; with
+    Keras's own, a step's shares add up to the mean over the global batch, if all replicas have equal numbers of
+    examples. If a step takes several gradients, as a GAN's does, `loss` is their sum, and each has a column
+    `loss.NAME`. With `steps_per_execution=n` the times of the inner steps are spread evenly.
 
-    Steps and epochs count from 1, and on through several `fit` calls; with `initial_epoch`, or resumed by
-    BackupAndRestore, epochs are Keras's own. Of each model it saves the weights at the end of each `fit` and of the
-    function, in the order of `model.weights`.
+    Steps and epochs count from 1 through several `fit` calls; with `initial_epoch`, or resumed by BackupAndRestore,
+    epochs are Keras's own. It saves each model's weights at the end of each `fit`, in the order of `model.weights`.
 
-    In an evaluator, `model.evaluate(..., callbacks=[dtk.Recorder()])` records each evaluation: its times, its
-    metrics, and as its step what the model's optimizer has counted (unknown where that is 0: a checkpoint of
-    weights alone has no count).
-
-    The model is left as it was. Outside of `dtk.run` and `dtk.baseline` it records nothing and prints that once. Two
-    Recorders in one `fit` record once.
+    In an evaluator, `model.evaluate(..., callbacks=[dtk.Recorder()])` records times, metrics, and as step what the
+    optimizer has counted. Outside of `dtk.run` and `dtk.baseline` it records nothing and prints that once.
 
     Raises:
         ClusterConfigError: in the worker, where it can't work: a model outside of the run's strategy, for one.
@@ -210,13 +203,12 @@ NAME = "the Estimator"  # of its optimizer
 class EstimatorRecorder(_Hook):
     """A hook for tf.estimator, without arguments: `TrainSpec(input_fn, hooks=[dtk.EstimatorRecorder()])`.
 
-    For each step and replica it records the replica's share of the global loss, as Estimator reports it (under a
-    strategy a v1 optimizer takes the mean over the replicas, so a share is the `loss` of the replica's EstimatorSpec
-    divided by their number), the number of examples, their fingerprint, and start and end of the step. It saves the
-    variables at the end. Estimator knows no epochs: epoch is 1 throughout.
+    Per step and replica it records the share of the global loss (with a v1 optimizer the `loss` of the replica's
+    EstimatorSpec, divided by the number of replicas), the number of examples, their fingerprint, and start and end. It
+    saves the variables at the end. Epoch is 1 throughout.
 
-    In a function that `dtk.run` or `dtk.baseline` starts, a training without this hook gets one: the results that
-    train_and_evaluate does not return come from it. Elsewhere it records nothing and prints that once.
+    Under `dtk.run` or `dtk.baseline` a training without this hook gets one. Elsewhere it records nothing and prints
+    that once.
     """
 
     recording: Any = None  # the recorder of the training that goes on

@@ -37,9 +37,8 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
         per_replica_losses = strategy.run(train_step, args=(batch,))
         dtk.record_step(per_replica_losses, batch=batch, model=model)
 
-    Works inside and outside of a `tf.function`, also of one that holds a whole epoch. A step lasts from the end of the
-    one before until its losses and its update are there. Outside of `dtk.run` and `dtk.baseline` it prints once that it
-    records nothing.
+    Works inside and outside of a `tf.function`, also of one that holds a whole epoch. Outside of `dtk.run` and
+    `dtk.baseline` it prints once that it records nothing.
 
     Args:
         losses: what `strategy.run` returned, a scalar for each replica: its share of the global loss, the sum over its

@@ -43,10 +43,9 @@ def ring(timeout: float = 10.0) -> Ring:
         chunks = ring.split(gradient)
         number, values = ring.exchange(0, chunks[0])     # to the next worker; from the previous one
 
-    Worker k sends to worker k + 1, the last one to worker 0. In a baseline the ring has one worker, which has no other
-    to exchange with. All workers have to be on one machine. The algorithm it is for: Patarasuk and Yuan 2009,
-    J. Parallel Distrib. Comput. 69(2). A function that calls it may train without a strategy, as it can add up the
-    gradients itself; `dtk.record_step` then records it, and `dtk.verify` follows it on one device.
+    Worker k sends to worker k + 1, the last one to worker 0 (Patarasuk and Yuan 2009, J. Parallel Distrib. Comput.
+    69(2)). All workers have to be on one machine; in a baseline the ring has one. A function that calls it needs no
+    strategy: `dtk.record_step` records it, and `dtk.verify` follows it.
 
     Args:
         timeout: seconds without a sign of a neighbour until RingBroken names it.

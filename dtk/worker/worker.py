@@ -214,7 +214,7 @@ def strategy_of(here: Here, alone: bool = False, followed: bool = False) -> Any:
     if here.mode == "cluster" and not alone:
         return tf.distribute.MultiWorkerMirroredStrategy()
     if here.mode == "mirrored":
-        # A follower adds without collectives, which fail where variables are made in a step: docs/explanation/facts.md
+        # A follower adds without collectives, which fail where variables are made in a step: docs/evidence/facts.md
         sums = tf.distribute.ReductionToOneDevice() if followed else None
         return tf.distribute.MirroredStrategy(of_replicas(here.replicas), cross_device_ops=sums)
     return tf.distribute.get_strategy()

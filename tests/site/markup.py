@@ -18,7 +18,7 @@ LOOKED_AT = (
     "lessons/09_predicting",
     "guide/use",
     "reference/runs",
-    "explanation/look_alikes",
+    "evidence/look_alikes",
     "teaching/lessons",
     "in_the_page",
     "zh/in_the_page",
