@@ -71,7 +71,7 @@ _ENVIRONMENT = Exercise(
     right=_environment,
     wrong={
         "{'TF_CONFIG': json.dumps(config)}": "the process needs the rest of the environment as well, PATH for one",
-        "_environment(base, config, ())": "with a proxy the workers send their messages there, and wait for ever",
+        "_environment(base, config, ())": "with a proxy the workers send their messages there, and wait forever",
         "_environment(base, config, ('http_proxy', 'https_proxy'))": (
             "the names of proxies are in use in capital letters, too"
         ),
