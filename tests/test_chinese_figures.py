@@ -100,9 +100,8 @@ def test_a_lessons_own_figure_speaks_the_lessons_language():
     ax.set(xlabel="epoch", ylabel="a learner's own word")
     ax.set_yticks([0, 1], ["replica 0", "replica 1"])
     ax.legend()
-    words = "Much computing: {times:.2f} times one process"
-    dtk.plot.headline(ax, words, "Two workers on the same two cores.", times=1.8)
+    dtk.plot.headline(ax, "Policy {policy}.", "Two workers on the same two cores.", policy="AUTO")
     ax.figure.canvas.draw()
     said = set(texts(ax))
     assert {"激活值", "周期", "a learner's own word", "副本 0", "副本 1", "两个工作器，用同样的两个 CPU 核。"} <= said
-    assert ax.get_title(loc="left") == "计算多时：速度是一个进程的 1.80 倍"
+    assert ax.get_title(loc="left") == "自动分片策略 AUTO。"
