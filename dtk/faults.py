@@ -34,7 +34,7 @@ class Fault:
         kind: the function's name.
         worker: index of the worker that it comes to.
         step: the step that it comes before, from 1; a `slow` begins with step 1.
-        seconds: of a `stall` (None: for ever), or of each step of a `slow`.
+        seconds: of a `stall` (None: forever), or of each step of a `slow`.
         message: of an `exception`.
         attempt: in which start of the cluster it comes, from 1 (`dtk.run(..., restarts=...)`); None: in each.
     """
@@ -86,7 +86,7 @@ def stall(worker: int, step: int, seconds: float | None = None, attempt: int | N
 
     Args:
         worker, step, attempt: as of `kill`.
-        seconds: how long; None: for ever.
+        seconds: how long; None: forever.
     """
     return Fault("stall", worker, step, seconds, attempt=attempt)
 

@@ -160,6 +160,32 @@ def test_another_way_to_write_it_passes(name, answer):
     assert FUNCTIONS[name].judge(answer) >= 4
 
 
+def otherwise(right):
+    """A right answer as other learners return it: NumPy's numbers, exact ones, tuples, arrays, iterators."""
+    if isinstance(right, int | float) and not isinstance(right, bool):
+        return [np.float64(right), np.array(right), Fraction(right) if math.isfinite(right) else right]
+    if isinstance(right, list | tuple) and not isinstance(right[:1], str):
+        return [tuple(right), list(right), iter(right)]
+    return [dict(reversed(right.items()))] if isinstance(right, dict) else [right]
+
+
+@each
+def test_a_right_answer_of_another_type_passes_and_one_that_is_half_right_does_not(exercise):
+    cases = exercise.cases()
+    for called in (1, len(cases) - 1):
+        calls = iter(range(1000))
+
+        def half(*case, calls=calls, called=called):
+            assert next(calls) != called, "an error in one case alone"
+            return exercise.answer(*case)
+
+        with pytest.raises(CheckFailed, match="an error in one case alone"):
+            exercise.judge(half)
+    if exercise.play is None:
+        for at in range(len(otherwise(exercise.answer(*cases[0])))):
+            assert exercise.judge(lambda *case, at=at: otherwise(exercise.answer(*case))[at]) == len(cases)
+
+
 @pytest.mark.parametrize(
     ("got", "right", "equal"),
     [

@@ -116,8 +116,11 @@ def test_a_penalty_that_counts_once_passes(capsys):
         ({"part": "?"}, "in a worker it fails: KeyError"),
     ],
 )
-def test_a_penalty_that_is_wrong_gets_its_hint(wrong, words):
-    assert words in hint("05.penalty", partial(share, **wrong), train, WHOLE)
+@pytest.mark.parametrize(
+    ("name", "objects"), [("05.penalty", (train, WHOLE)), ("02.penalty", (as_in_lesson_02, None, WHOLE))]
+)
+def test_a_penalty_that_is_wrong_gets_its_hint(wrong, words, name, objects):
+    assert words in hint(name, partial(share, **wrong), *objects)
 
 
 def numbers(mode, params, input_context=None):

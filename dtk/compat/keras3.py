@@ -295,7 +295,7 @@ def _decide_together() -> None:
     """Where a gradient is infinite, `LossScaleOptimizer` leaves the step out: here by one decision of all replicas.
 
     It takes the gradients for the sum over all replicas, but they are one replica's own: the sum comes later. So each
-    worker decides for itself, and one waits for ever in the all-reduce of a step that the other leaves out.
+    worker decides for itself, and one waits forever in the all-reduce of a step that the other leaves out.
     """
     from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 

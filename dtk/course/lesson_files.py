@@ -122,6 +122,7 @@ def lab(to: Path, language: str = ENGLISH, options: Sequence[str] = ()) -> None:
     if not any((folder / file.name).exists() for file in brought(language).glob("*.ipynb")):
         bring(to, language)
     first = [f"--LabApp.default_url=/lab/tree/{FIRST}"] if (folder / FIRST).is_file() else []
+    print(_("begin with 00_start_here; README.md has a path of two hours: parts of 00, 02, 04 and 06"), flush=True)
     command = [sys.executable, "-m", "jupyterlab", f"--notebook-dir={folder.resolve()}", *first, *options]
     os.execv(command[0], command)
 

@@ -118,7 +118,7 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
         What came of it; None where every worker's function returned None or `...`.
 
     Raises:
-        NoMessage: the workers wait for each other for ever, or one of them has a loop without an end.
+        NoMessage: the workers wait for each other forever, or one of them has a loop without an end.
         Exception: what a worker's function raised.
     """
     boxes: list[list[Queue[tuple[dict[str, Any], np.ndarray]]]] = [[Queue() for _to in arguments] for _by in arguments]

@@ -118,7 +118,7 @@ class Hosts(Engine):
         if isinstance(hosts, str) or not hosts:
             words = N_("Hosts({given!r}): it takes a list of names, such as ['10.0.0.1', '10.0.0.2']")
             raise ClusterConfigError(_(words, given=hosts))
-        # BatchMode: a question for a password would wait for ever. The system itself tries an address for minutes.
+        # BatchMode: a question for a password would wait forever. The system itself tries an address for minutes.
         ssh = "ssh -o BatchMode=yes -o ConnectTimeout=20"
         self.hosts = dict(hosts) if isinstance(hosts, Mapping) else {host: f"{ssh} {host}" for host in hosts}
         self.python, self.storage = python, storage

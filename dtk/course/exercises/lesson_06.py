@@ -67,7 +67,7 @@ _ENVIRONMENT = Exercise(
     right=_environment,
     wrong={
         "{'TF_CONFIG': json.dumps(config)}": "the process needs the rest of the environment as well, PATH for one",
-        "_environment(base, config, ())": "with a proxy the workers send their messages there, and wait for ever",
+        "_environment(base, config, ())": "with a proxy the workers send their messages there, and wait forever",
         "_environment(base, config, ('http_proxy', 'https_proxy'))": (
             "the names of proxies are in use in capital letters, too"
         ),
@@ -114,7 +114,7 @@ def _hint_for(folder: str | Path, baseline: Any, draw: random.Random) -> str:
     files = [place / "weights.npz" for place in places]
     if not any(file.exists() for file in files):
         words = _("{exercise} is not solved yet: no process has written its weights", exercise="06.train")
-        raise NotSolved(words, remedy=_("write train.py"))
+        raise NotSolved(words, remedy=_("write train.py, or look into log(0) for the reason why it failed"))
     for index, file in enumerate(files):
         if not file.exists():
             words = N_("worker {worker} has left no {file} in its place, {place}; see its log")

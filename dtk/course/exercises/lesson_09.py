@@ -39,7 +39,7 @@ EXERCISES = [
             "serial + (1 - serial) / workers": (
                 "that is how long a step takes, compared with one worker's; how many times as fast is it?"
             ),
-            "1 / serial": "that is the limit for ever so many workers; it takes these workers",
+            "1 / serial": "that is the limit for any number of workers; it takes these workers",
             "1 / (serial / workers + 1 - serial)": (
                 "the workers divide the computing; the serial part is what they do not divide"
             ),
