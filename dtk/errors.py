@@ -20,6 +20,7 @@ import math
 import os
 import re
 import sys
+import traceback
 from collections.abc import Collection, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -225,12 +226,35 @@ class _RunError(Recorded, DtkError):
         return [*folded(self.detail.rstrip().splitlines()), "", *lines] if self.detail else lines
 
 
+def shell() -> Any:
+    """This process's IPython; None without one."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
+def cell_of(file: str) -> str:
+    """The cell that a file's name in a traceback stands for, by its prompt: "In [5]"; "" for none of this notebook."""
+    known = getattr(getattr(shell(), "compile", None), "_filename_map", {})
+    return f"In [{known[file]}]" if file in known else ""
+
+
+def cell_here() -> str:
+    """The notebook's cell that runs, by its prompt; "" without one."""
+    frames = traceback.walk_stack(None)
+    return [*filter(None, (cell_of(frame.f_code.co_filename) for frame, _line in frames)), ""][-2:][0]
+
+
 def folded(lines: list[str]) -> list[str]:
-    """A traceback's text with the frames of installed libraries folded: the learner's own lines are what helps."""
+    """A traceback's text with the frames of installed libraries folded: the learner's own lines are what helps.
+
+    Those of this notebook are named as IPython names them: `Cell In[5], line 3`.
+    """
     shown: list[str] = []
     library, count = "", 0
     for line in [*lines, ""]:
         frame = re.match(r'  File "([^"]*)"', line)
+        if frame and (cell := cell_of(frame[1])):
+            line = f"  Cell {cell.replace(' ', '')}{line[frame.end() :]}"
         inside = _library(frame[1]) if frame else ""
         if inside:
             library, count = inside, count + 1

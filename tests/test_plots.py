@@ -25,7 +25,7 @@ from dtk.scaling import timing
 from dtk.scaling.timing import PARTS, step_parts
 from dtk.view.canvas import NO_RECORDS
 from dtk.view.cluster_picture import ClusterPicture
-from dtk.view.palette import EVALUATOR_COLOR, PART_COLORS, worker_color
+from dtk.view.palette import EVALUATOR_COLOR, PART_COLORS, stroke, worker_color
 
 
 @pytest.fixture
@@ -220,6 +220,14 @@ def test_curves_on_new_axes_have_no_workers_colours():
     assert not {worker_color(k) for k in range(5)} & set(colors)
 
 
+def test_what_can_not_be_drawn_is_refused_in_one_sentence(pair):
+    for name in set(plots.__all__) - {"loss_scaling_lab", "what_if_lab"}:
+        with pytest.raises(TypeError, match=f"^dtk.plot.{name}: .* is of type int; it takes "):
+            getattr(plots, name)(3)
+    with pytest.raises(TypeError, match="baseline is of type DataFrame; it takes a run from dtk.run"):
+        plots.loss_scaling(pair[0], pair[1].records)
+
+
 # ---- throughput, and the fan
 
 
@@ -275,7 +283,7 @@ def test_it_shows_the_step_that_was_asked_for(tmp_path):
     assert "worker 0, replica 0: 2 examples, share 1.2500" in words(ax)
     assert "worker 1, replica 1: 1 example, share 2.2500" in words(ax)
     assert "global loss\n3.5000" in words(ax)
-    assert rays(ax) == [(worker_color(k), "-", on) for k in (0, 1) for on in (False, True)]
+    assert rays(ax) == [(stroke(worker_color(k)), "-", on) for k in (0, 1) for on in (False, True)]
     assert ax.get_title("left") == "strategy.run opens the fan, strategy.reduce closes it"
 
 

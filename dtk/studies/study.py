@@ -17,7 +17,7 @@ from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.scaling.prediction import fit
-from dtk.scaling.summary import MEASURES, measures, study_summary
+from dtk.scaling.summary import MEASURES, measures, study_as_html, study_summary
 
 if TYPE_CHECKING:
     import pandas
@@ -74,6 +74,10 @@ class Study:
         failed = sum(bool(row["failed"]) for row in self.rows)
         said = ",".join(map(str, sorted({row["workers"] for row in self.rows})))
         return f"<Study {self.function} workers={said} runs={len(self.rows)} failed={failed}>"
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook that someone looks at: a row for each number of workers and batch."""
+        return study_as_html(self.summary) if environment.live_mode() == "widgets" else None
 
 
 def study(

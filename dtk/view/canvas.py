@@ -41,7 +41,6 @@ __all__ = [
     "by_step",
     "counts",
     "drawn",
-    "edges",
     "figure",
     "headline",
     "image",
@@ -328,14 +327,6 @@ def thinned(values: np.ndarray) -> np.ndarray:
         kept += list(part[missing][:1])
         kept += [known[values[known].argmin()], known[values[known].argmax()]] if len(known) else []
     return np.unique(kept)
-
-
-def edges(steps: np.ndarray) -> np.ndarray:
-    """Return where the blocks of these steps meet: half-way between two, and half a step beyond the ends."""
-    if not len(steps):
-        return np.array([0.5])
-    between = (steps[:-1] + steps[1:]) / 2
-    return np.concatenate([[steps[0] - 0.5], between, [steps[-1] + 0.5]])
 
 
 # ---- letters that English has not, and lines of a text without spaces
