@@ -47,7 +47,7 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
 
     Draws the steps that all replicas recorded; the axis goes to the last that any recorded. A step whose loss is
     missing, NaN or infinite is left empty and hatched. Of more than 150 steps it draws means over equal numbers of
-    steps, and the range of the sums. The caption says whether the baseline's line runs along the top of the stack, and
+    steps, and their largest sum. The caption says whether the baseline's line runs along the top of the stack, and
     where it leaves it if not (by a relative difference above 1e-3).
 
     Args:
@@ -74,9 +74,9 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     if baseline is not None and not baseline.records.empty:
         title, caption = _overlay(ax, total, run, baseline.records, bins)
     if bins.steps > 1:
-        low, high = bins.means(total, "min"), bins.means(total, "max")
-        ax.stairs(high, bins.edges(drawn), baseline=low, fill=True, lw=0, color=canvas.ink(ax), alpha=0.3)
-        words = N_("Drawn: means over {n} steps each; the shade is the range of their sums.")
+        high, places = bins.means(total, "max"), bins.edges(drawn)
+        ax.stairs(high, places, baseline=drawn.to_numpy(), fill=True, lw=0, color=canvas.ink(ax), alpha=0.3)
+        words = N_("Each block is the mean of {n} steps; the shade goes up to their largest sum.")
         caption = " ".join([caption, _(words, n=bins.steps)])
     canvas.by_step(ax, first, last)
     ax.set_ylabel(_("loss"))

@@ -163,7 +163,8 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
     _line(ax, curve, "measured", _("measured"), color=PART_COLORS["measured"], marker="o")
     for x, row in enumerate(curve.itertuples()):
         if row.gap and row.workers > 1 and np.isfinite(row.measured):
-            canvas.note(ax, _(row.gap), (x, row.measured), (0, -9), ha="center", va="top")
+            ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a line would cross the words
+            canvas.note(ax, _(row.gap), (x, row.measured), (0, -9), ha="center", va="top", bbox=ground)
         elif row.failed and not np.isfinite(row.measured):
             _failed(ax, x, _("failed"))
     known = curve[["ideal", "ceiling", "measured", "ceiling_max", "measured_max"]].to_numpy(float)
