@@ -59,6 +59,7 @@ _MODULES = {  # optional dependencies -> the modules that code imports of them
     "ray": ("ray",),
     "tensorboard": ("tensorboard",),
 }
+_OF_A_NODE = re.compile(r"Detected at node .* defined at|\s+\[\[\{\{node .*")
 _WIDTH = 100  # letters of a line in IPython
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
@@ -245,34 +246,37 @@ def cell_here() -> str:
 
 
 def folded(lines: list[str]) -> list[str]:
-    """A traceback's text with the frames of installed libraries folded: the learner's own lines are what helps.
+    """A traceback's text with the frames of libraries folded: the learner's own lines are what helps.
 
-    Those of this notebook are named as IPython names them: `Cell In[5], line 3`.
+    Those of this notebook are named as IPython names them: `Cell In[5], line 3`. What TensorFlow says of a node of its
+    graph is left out.
     """
     shown: list[str] = []
-    library, count = "", 0
-    for line in [*lines, ""]:
+    inside: list[str] = []  # the libraries of the frames that are being folded
+    for line in [*lines, "-"]:
         frame = re.match(r'  File "([^"]*)"', line)
+        library = _library(frame[1]) if frame else ""
         if frame and (cell := cell_of(frame[1])):
             line = f"  Cell {cell.replace(' ', '')}{line[frame.end() :]}"
-        inside = _library(frame[1]) if frame else ""
-        if inside:
-            library, count = inside, count + 1
-        elif frame or not line.startswith("    "):
-            if count:
-                inner = ngettext("{n} frame inside {library}", "{n} frames inside {library}", count, library=library)
-                shown.append(f"  ... {inner}")
-            count = 0
-            shown.append(line)
-        elif not count:
+        if library:
+            inside.append(library)
+        elif inside and (not line or line.startswith("    ")):
+            continue  # such a frame's own line
+        elif not _OF_A_NODE.match(line):
+            if n := len(inside):
+                names = ", ".join(dict.fromkeys(inside))
+                shown.append(
+                    f"  ... {ngettext('{n} frame inside {library}', '{n} frames inside {library}', n, library=names)}"
+                )
+            inside = []
             shown.append(line)
     return shown[:-1]
 
 
 def _library(file: str) -> str:
-    """The installed package that a file belongs to, or "dtk" in a checkout of it; "" for the learner's own."""
-    installed = re.search(r"[/\\]site-packages[/\\](\w+)", file)
-    return installed[1] if installed else "dtk" if file.startswith(_PACKAGE) else ""
+    """The package that a file belongs to, installed, Python's own, or dtk in a checkout; "" for the learner's own."""
+    found = re.search(r"[/\\](?:site-packages|lib[/\\]python3\.\d+)[/\\](?!site-packages)(\w+)", file)
+    return found[1] if found else "dtk" if file.startswith(_PACKAGE) else ""
 
 
 class WorkerFailed(_RunError):
