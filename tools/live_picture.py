@@ -6,6 +6,7 @@ Needs Chromium and Playwright, as `make test-browser` does. The frames are the H
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import sys
 import time
@@ -60,7 +61,7 @@ def main() -> None:
     from PIL import Image
 
     sys.path.insert(0, str(ROOT / "tests"))
-    import chromium
+    import chromium  # type: ignore[import-not-found]
 
     frames = watched()
     with chromium.started() as browser:
@@ -70,7 +71,7 @@ def main() -> None:
             tab.set_content(PAGE.format(words))
             pictures.append(Image.open(io.BytesIO(tab.screenshot())).convert("RGB"))
     palette = pictures[-1].quantize(COLORS)
-    ends = [round(1000 * (after - at)) for (at, _), (after, _) in zip(frames, frames[1:], strict=False)]
+    ends = [round(1000 * (after - at)) for (at, _), (after, _) in itertools.pairwise(frames)]
     first, *rest = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     first.save(FILE, save_all=True, append_images=rest, duration=[*ends, LAST], loop=0, optimize=True)
     print(f"{FILE}: {len(frames)} frames, {FILE.stat().st_size / 1000:.0f} kB")

@@ -68,7 +68,7 @@ function lossScaling(place, data) {
     const drawn = el("div"), says = el("p", { class: "dtk-says", role: "status" });
     const draw = () => {
       const now = numbers(data.losses, replicas.value(), examples.value(), divisor.value());
-      drawn.replaceChildren(bars(now, data.colors));
+      drawn.replaceChildren(bars(now, data.colors), legend(now.shares.map((_, k) => [data.colors[k], t("replica {replica}", { replica: k })])));
       const sum = `${now.shares.map((share) => round(share)).join(" + ")} = ${round(now.loss)}`;
       const right = Math.abs(now.ratio - 1) < 1e-9;
       const verdict = right ? t("The loss and the gradient are one device's.") : t("The loss, the gradient and so the step are {ratio} times one device's.", { ratio: round(now.ratio) });
@@ -77,7 +77,7 @@ function lossScaling(place, data) {
     const replicas = slider(t("replicas"), [1, 2, 3, 4], 2, String, draw);
     const examples = slider(t("examples of each"), sequence(1, 8), 2, String, draw);
     const divisor = choice(t("divide by the"), DIVISORS.map((name) => [name, t(name)]), "per-replica batch", draw);
-    place.append(el("div", { class: "dtk-controls" }, replicas.row, examples.row, divisor.row), el("div", { class: "dtk-scroll" }, drawn), legend(sequence(0, 3).map((k) => [data.colors[k], t("replica {replica}", { replica: k })])), says);
+    place.append(el("div", { class: "dtk-controls" }, replicas.row, examples.row, divisor.row), el("div", { class: "dtk-scroll" }, drawn), says);
     draw();
   };
   place.append(ask(t("Losses 2 and 3 lie on replica 0, losses 4 and 5 on replica 1. Each divides the sum of its own by its own two examples; the results are added up. Compared with one device, which takes the mean of all four, that is"), [t("half as much"), t("the same"), t("twice as much")], 2, t("2.5 + 4.5 = 7, and the mean is 3.5: with two replicas each example counts twice. What divides rightly for any number?"), open));
@@ -91,12 +91,14 @@ function bars(now, colors) {
     let from = 0;
     parts.push(svg("text", { x: left - 8, y: y + 21, "text-anchor": "end" }, name));
     values.forEach((value, k) => {
-      parts.push(svg("rect", { x: x(from), y, width: Math.max(0, x(from + value / unit) - x(from) - 1), height: 32, fill: colors[k] }));
+      parts.push(svg("rect", { x: x(from), y, width: Math.max(0, x(from + value / unit) - x(from) - 1), height: 32, fill: colors[k] }, svg("title", {}, `${t("replica {replica}", { replica: k })}: ${round(value)}`)));
       from += value / unit;
     });
   });
   const said = t("Loss and gradient of all replicas together: {ratio} times one device's, the dashed line.", { ratio: round(now.ratio) });
-  return picture(520, 140, said, ...parts, svg("line", { class: "ink", x1: x(1), x2: x(1), y1: 14, y2: 118, "stroke-width": 2, "stroke-dasharray": "5 4" }), svg("text", { class: "faint", x: x(1), y: 134, "text-anchor": "middle" }, t("one device")));
+  const scale = sequence(0, Math.floor(widest)).filter((times) => times !== 1);
+  const marks = scale.map((times) => svg("text", { class: "faint", x: x(times), y: 134, "text-anchor": "middle" }, String(times)));
+  return picture(520, 140, said, ...parts, ...marks, svg("line", { class: "ink", x1: x(1), x2: x(1), y1: 14, y2: 118, "stroke-width": 2, "stroke-dasharray": "5 4" }), svg("text", { class: "faint", x: x(1), y: 134, "text-anchor": "middle" }, t("one device")));
 }
 
 function ringLab(place, data) {
