@@ -60,21 +60,19 @@ _TAKEN = {  # a class in the signature of a function -> what one of it is
 def _checked(draw: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function so that it raises TypeError, with what it takes, where an argument is of another class."""
     signature = inspect.signature(draw)
-    parameters = signature.parameters
 
     @functools.wraps(draw)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind_partial(*args, **kwargs).arguments
-        for name, value in given.items():
-            kinds = str(parameters[name].annotation).split(" | ")
+        for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
+            kinds = str(signature.parameters[name].annotation).split(" | ")
             known = [_(_TAKEN[kind]) for kind in kinds if kind in _TAKEN]
-            several = parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
             for each in (value if several else [value]) if known else []:
-                has = {base.__name__ for base in type(each).__mro__} | {"Callable[..., Any]" if callable(each) else ""}
-                if not has & {*kinds} and (each is not None or "None" not in kinds):
+                has = {*(base.__name__ for base in type(each).__mro__), "Callable[..., Any]" if callable(each) else ""}
+                if has.isdisjoint(kinds) and (each is not None or "None" not in kinds):
                     words = N_("dtk.plot.{function}: {name} is of type {kind}; it takes {known}")
-                    kind, takes = type(each).__name__, _(" or ").join(known)
-                    raise TypeError(_(words, function=draw.__name__, name=name, kind=kind, known=takes))
+                    facts = {"name": name, "kind": type(each).__name__, "known": _(" or ").join(known)}
+                    raise TypeError(_(words, function=draw.__name__, **facts))
         return draw(*args, **kwargs)
 
     return checked

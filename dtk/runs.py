@@ -129,12 +129,9 @@ class Run(RunLike):
         return timeline.trace(self, Path(path))
 
     def to_tensorboard(self, path: str | Path) -> Path:
-        """Writes scalars for `tensorboard --logdir PATH`, and returns the path; imports TensorFlow in this process.
+        """Writes each replica's share of the loss and examples/s by step for TensorBoard, and returns the path.
 
-        Of each replica, its share of the loss and its examples/s by step.
-
-        Raises:
-            ClusterConfigError: TensorBoard is not installed.
+        It takes `tensorboard`, and imports TensorFlow in this process.
         """
         need("tensorboard", "run.to_tensorboard")
         import tensorflow as tf

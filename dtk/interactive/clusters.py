@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import json
 import pickle
 import time
@@ -22,7 +23,6 @@ from dtk.launch import launch
 from dtk.launch.launch import Job
 from dtk.live.text import named, workers_in_words
 from dtk.runs import Run
-from dtk.scaling.summary import html_table
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.watch import explain
 from dtk.watch.waiting import clauses
@@ -117,12 +117,14 @@ class Cluster:
         """In a notebook that someone looks at: what each worker does, and where its log is."""
         if environment.live_mode() != "widgets":
             return None
-        session, rows = self._session, [(repr(self)[1:-1], "", _("what it printed"))]
-        for peer, corner in zip(session.peers, session.started.folder.each, strict=True):
-            does = _("has ended") if peer.lost is not None else _("waits for a cell")
-            does = session.cells[peer.running - 1].name if peer.running else does
-            rows.append((peer.name, does, str(corner.path / "log.txt")))
-        return html_table(rows)
+        import pandas as pd
+
+        cells, rows = self._session.cells, []
+        for peer in self._session.peers:
+            does = cells[peer.running - 1].name if peer.running else _("waits for a cell")
+            rows.append((peer.name, _("has ended") if peer.lost is not None else does))
+        table = pd.DataFrame(rows, columns=[repr(self)[1:-1], ""]).to_html(index=False)
+        return f"{table}<p><code>{html.escape(str(self._session.started.folder.path))}</code></p>"
 
     def __enter__(self) -> Cluster:
         return self

@@ -73,11 +73,6 @@ class Cell:
         """Where a line of it is."""
         return self.name if self.whole or not self.prompt else _("a string in {cell}", cell=self.name)
 
-    @property
-    def in_a_traceback(self) -> str:
-        """As IPython has it, where it is one of the notebook's."""
-        return f"Cell {self.prompt.replace(' ', '')}" if self.whole and self.prompt else f'File "<{self.place}>"'
-
     def went_through(self, worker: int) -> bool:
         return worker in self.ends and self.ends[worker]["status"] == "ok"
 
@@ -294,7 +289,9 @@ class Session:
 
     def readable(self, traceback: str) -> str:
         """A worker's traceback, with the cells of the notebook as IPython names them."""
-        return _IN_A_CELL.sub(lambda found: self.cells[int(found[1]) - 1].in_a_traceback, traceback)
+        places = [cell.place for cell in self.cells]
+        named = [f"Cell {place.replace(' ', '')}" if place[:4] == "In [" else f'File "<{place}>"' for place in places]
+        return _IN_A_CELL.sub(lambda found: named[int(found[1]) - 1], traceback)
 
     # ---- the gate
 

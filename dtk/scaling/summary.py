@@ -8,7 +8,7 @@ out of these cores.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,10 @@ __all__ = [
     "as_html",
     "facts",
     "how_it_ended",
-    "html_table",
     "lines",
     "losses",
     "measures",
     "rows",
-    "study_as_html",
     "study_summary",
 ]
 
@@ -101,26 +99,8 @@ def lines(run: Recorded) -> list[str]:
 
 def as_html(run: Recorded) -> str:
     """The same for a page, with how the run ended."""
-    return f"<p>{escape(how_it_ended(run))}<br>{escape(_in_a_line(facts(run)))}</p>{html_table(_table(run))}"
-
-
-def html_table(rows: Iterable[Sequence[str]]) -> str:
-    """A table for a page."""
-    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
-
-
-def study_as_html(table: pandas.DataFrame) -> str:
-    """A study's summary for a page: of each point what was measured, of what was to be had, and what took most."""
-    rows: list[tuple[str, ...]] = [
-        (_("workers"), _("global batch"), _("examples/s"), _("ideal"), _("efficiency"), _("most is lost by"))
-    ]
-    for row in table.itertuples():
-        lost = _("failed") if row.failed else _(row.gap) if row.gap else ""
-        rates = ("" if math.isnan(rate) else three(rate) for rate in (row.measured, row.ideal))
-        part = "" if math.isnan(row.efficiency) else f"{row.efficiency:.0%}"
-        rows.append((str(row.workers), f"{row.global_batch:,}", *rates, part, lost))
-    return html_table(rows)
+    table = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in _table(run))
+    return f"<p>{escape(how_it_ended(run))}<br>{escape(_in_a_line(facts(run)))}</p><table>{table}</table>"
 
 
 def _table(run: Recorded) -> list[tuple[str, ...]]:

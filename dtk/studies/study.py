@@ -17,7 +17,7 @@ from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.scaling.prediction import fit
-from dtk.scaling.summary import MEASURES, measures, study_as_html, study_summary
+from dtk.scaling.summary import MEASURES, measures, study_summary
 
 if TYPE_CHECKING:
     import pandas
@@ -77,7 +77,9 @@ class Study:
 
     def _repr_html_(self) -> str | None:
         """In a notebook that someone looks at: a row for each number of workers and batch."""
-        return study_as_html(self.summary) if environment.live_mode() == "widgets" else None
+        names = ["scaling", "workers", "global_batch", "measured", "ceiling", "ideal", "efficiency", "gap", "failed"]
+        table = self.summary[names].round(2)
+        return str(table.to_html(index=False, na_rep="")) if environment.live_mode() == "widgets" else None
 
 
 def study(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas
@@ -64,9 +64,9 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     shares, first, last = scaling.whole_steps(run.records), run.records.step.min(), run.records.step.max()
     shares = shares.reindex(np.arange(first, shares.index[-1] + 1 if len(shares) else first))
     total = _finite(shares.sum(axis=1, skipna=False))
-    bins = _Bins(first, -(-(last - first + 1) // _MOST))
-    drawn = bins.means(total)
-    _stack(ax, bins.means(shares.where(total.notna())), bins.edges(drawn))
+    bins = canvas.Bins(first, -(-(last - first + 1) // _MOST))
+    drawn = bins.of(total)
+    _stack(ax, bins.of(shares.where(total.notna())), bins.edges(drawn))
     _mark_gaps(ax, drawn, bins.edges(drawn))
     count = shares.shape[1]
     title = ngettext("The loss of one replica", "The shares of {n} replicas add up to the global loss", count)
@@ -74,7 +74,7 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     if baseline is not None and not baseline.records.empty:
         title, caption = _overlay(ax, total, run, baseline.records, bins)
     if bins.steps > 1:
-        high, places = bins.means(total, "max"), bins.edges(drawn)
+        high, places = bins.of(total, "max"), bins.edges(drawn)
         ax.stairs(high, places, baseline=drawn.to_numpy(), fill=True, lw=0, color=canvas.ink(ax), alpha=0.3)
         words = N_("Each block is the mean of {n} steps; the shade goes up to their largest sum.")
         caption = " ".join([caption, _(words, n=bins.steps)])
@@ -96,23 +96,6 @@ def _finite(losses: pandas.Series) -> pandas.Series:
     return losses.where(np.isfinite(losses))
 
 
-class _Bins(NamedTuple):
-    """Which steps are drawn as one: so many from each of `first`, `first + steps` and so on."""
-
-    first: int
-    steps: int
-
-    def means(self, table: Any, how: str = "mean") -> Any:
-        """Of a table, or a series, by step; NaN where a step has none. index: the middle of each bin."""
-        bins = (table.index - self.first) // self.steps
-        found = table.groupby(bins).agg(how).where(table.notna().groupby(bins).all())
-        found.index = self.first + found.index * self.steps + (self.steps - 1) / 2
-        return found
-
-    def edges(self, means: Any) -> np.ndarray:
-        return np.append(means.index, means.index[-1:] + self.steps) - self.steps / 2
-
-
 def _stack(ax: Axes, shares: pandas.DataFrame, places: np.ndarray) -> None:
     """One block a bin and replica, the first replica at the bottom. `shares`: `(bins, replicas)`."""
     bottom = np.zeros(len(shares))
@@ -132,10 +115,12 @@ def _mark_gaps(ax: Axes, total: pandas.Series, places: np.ndarray) -> None:
         ax.axvspan(places[first], places[last + 1], label=label, **style)
 
 
-def _overlay(ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, bins: _Bins) -> tuple[str, str]:
+def _overlay(
+    ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, bins: canvas.Bins
+) -> tuple[str, str]:
     """Draw the baseline's loss and return the title and the caption that are true of the two curves."""
     alone = _finite(scaling.whole_steps(records).sum(axis=1, skipna=False))
-    drawn, count = bins.means(alone), run.records.replica.nunique()
+    drawn, count = bins.of(alone), run.records.replica.nunique()
     marker, name = "." if len(alone) < 3 else "", _("one device alone")
     style: dict[str, Any] = {"drawstyle": "steps-mid", "ls": (0, (4, 2)), "lw": 1.6, "color": canvas.ink(ax)}
     ax.plot(drawn.index, drawn, marker=marker, label=name, **style)
