@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fabricate import fabricate, losses, said, seconds_of, spans_of
 from live_folder import tell
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import StepPatch
 from verifying import edit_events, edit_records
 
@@ -217,7 +217,11 @@ def test_curves_on_new_axes_have_no_workers_colours():
     (ax,) = plots.axes(None)
     colors = [ax.plot([0, 1], [0, k])[0].get_color().upper() for k in range(6)]
     assert len(set(colors)) == 6
-    assert not {worker_color(k) for k in range(5)} & set(colors)
+    assert not {worker_color(k) for k in range(8)} & {*colors, *PART_COLORS.values()}
+    for color in [*colors, *(stroke(worker_color(k)) for k in range(8))]:
+        rgb = np.array(to_rgb(color))
+        light = np.where(rgb > 0.04045, ((rgb + 0.055) / 1.055) ** 2.4, rgb / 12.92) @ [0.2126, 0.7152, 0.0722]
+        assert 1.05 / (light + 0.05) >= 3, "WCAG 2.2, 1.4.11"
 
 
 def test_what_can_not_be_drawn_is_refused_in_one_sentence(pair):

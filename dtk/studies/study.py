@@ -78,8 +78,8 @@ class Study:
     def _repr_html_(self) -> str | None:
         """In a notebook that someone looks at: a row for each number of workers and batch."""
         names = ["scaling", "workers", "global_batch", "measured", "ceiling", "ideal", "efficiency", "gap", "failed"]
-        table = self.summary[names].round(2)
-        return str(table.to_html(index=False, na_rep="")) if environment.live_mode() == "widgets" else None
+        shown = environment.live_mode() == "widgets"
+        return str(self.summary[names].round(2).to_html(index=False, na_rep="")) if shown else None
 
 
 def study(

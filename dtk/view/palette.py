@@ -20,9 +20,8 @@ __all__ = [
     "worker_name",
 ]
 
-# Workers: Okabe and Ito's colour-blind-safe palette (https://jfly.uni-koeln.de/color/), with a dark red in place of its
-# black, which would be lost on a dark page; blue and orange, which differ most, come first, yellow, which is faint on
-# white, comes last.
+# Workers: Okabe and Ito's colour-blind-safe palette (https://jfly.uni-koeln.de/color/), dark red in place of its black;
+# blue and orange, which differ most, come first, yellow, which is faint on white, comes last.
 _WORKERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#A04060", "#F0E442")
 
 # Kinds of time: parts of a step, what a study's gaps and the limits of a prediction are called, in Paul Tol's "bright"
@@ -63,8 +62,8 @@ def stroke(color: str) -> str:
     return _DARKER.get(color, color)
 
 
-# Curves that are no workers: from the same palette, without its green, which some can't tell from its red; the last, a
-# brown, is added for a seventh curve: far from the others for colour-blind readers too, legible on white and on black.
+# Curves that are no workers: from the same palette, with that contrast, without its green, which some can't tell from
+# its red; the last, a brown, is far from the others for colour-blind readers too.
 CURVE_COLORS = ("#4477AA", "#ED6576", "#A49636", "#AA3377", "#4F9FBA", "#939393", "#885500")
 
 # The evaluator has no replica of the model that is trained, and so none of the workers' colours.
