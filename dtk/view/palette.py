@@ -54,7 +54,7 @@ PART_NAMES = {  # of `dtk.step_parts`
 
 
 # Of those that are too light on white, a darker one with a contrast of 3:1 (WCAG 2.2, 1.4.11), for lines and frames.
-_DARKER = {"#E69F00": "#C58800", "#56B4E9": "#4A9CCA", "#F0E442": "#A2992C", "#CCBB44": "#A49636", "#999999": "#939393"}
+_DARKER = {"#E69F00": "#C58800", "#56B4E9": "#4A9CCA", "#F0E442": "#9E952A", "#CCBB44": "#A19335", "#999999": "#939393"}
 
 
 def stroke(color: str) -> str:
@@ -64,7 +64,7 @@ def stroke(color: str) -> str:
 
 # Curves that are no workers: from the same palette, with that contrast, without its green, which some can't tell from
 # its red; the last, a brown, is far from the others for colour-blind readers too.
-CURVE_COLORS = ("#4477AA", "#ED6576", "#A49636", "#AA3377", "#4F9FBA", "#939393", "#885500")
+CURVE_COLORS = ("#4477AA", "#ED6576", "#A19335", "#AA3377", "#4D9CB7", "#939393", "#885500")
 
 # The evaluator has no replica of the model that is trained, and so none of the workers' colours.
 EVALUATOR_COLOR = "#8A8A8A"
