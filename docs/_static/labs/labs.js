@@ -21,7 +21,7 @@ function whatIf(place, data) {
       const limit = here.slowed_by === "compute" ? t("At most a tenth is lost.") : t("Most is lost by: {limit}.", { limit: t(here.slowed_by) });
       says.textContent = `${said} ${limit}`;
     };
-    const workers = slider(t("workers"), counts, 256, (n) => n.toLocaleString("en-US"), draw);
+    const workers = slider(t("workers"), counts, 1024, (n) => n.toLocaleString("en-US"), draw);
     const batch = slider(t("per-replica batch"), sequence(0, 10).map((power) => 2 ** power), 64, String, draw);
     const size = slider(t("gradients, MB"), [0.1, 1, 10, 30, job.gradient_bytes / 1e6, 300, 1000, 3000], job.gradient_bytes / 1e6, round, draw);
     const spread = slider(t("stragglers ±"), sequence(0, 50).map((k) => k / 100), job.spread, (part) => `${Math.round(100 * part)} %`, draw);
