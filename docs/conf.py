@@ -18,7 +18,7 @@ project = "dtk"
 language = {"zh": "zh_CN"}.get(_TREE, _TREE)
 dtk_tree = _TREE
 
-extensions = ["myst_nb", "building.extension"]
+extensions = ["myst_nb", "sphinx_copybutton", "building.extension"]
 nb_execution_mode = "off"
 nb_render_error_lexer = "text"  # Python's tracebacks are a part of what dtk raises, or none
 nitpicky = True
@@ -31,6 +31,7 @@ myst_url_schemes = {
     f"{SCHEME}-part": {"url": "{{path}}#{{fragment}}"},
 }
 
+copybutton_selector = ":not(.output) > div.highlight pre"
 linkcheck_anchors = False  # pages that programs draw have none until then
 linkcheck_timeout = 20
 linkcheck_retries = 2
@@ -43,6 +44,7 @@ html_css_files = ["dtk.css", "labs/labs.css"]
 html_js_files = [("labs/labs.js", {"type": "module"})]  # does nothing where a page has no lab
 templates_path = ["_templates"]
 html_copy_source = False
+html_sidebars = {"in_the_page": []}  # it has no pages below it
 html_use_index = False  # there is nothing in it: the reference is written by tools/reference.py
 html_show_sourcelink = False
 html_theme_options = {

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dtk import limits
-from dtk.errors import DtkError
+from dtk.errors import DtkError, shell
 from dtk.language import N_, _
 from dtk.records import Journal, RunFolder, WorkerFolder
 from dtk.records.events import Finished, of_kind
@@ -233,9 +233,7 @@ def live_mode() -> str:
 
 def in_notebook() -> bool:
     """Whether this is the kernel of a page that shows pictures; a terminal's IPython is none."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell is not None and hasattr(shell, "kernel")
+    return hasattr(shell(), "kernel")
 
 
 def on_colab() -> bool:

@@ -20,6 +20,7 @@ import math
 import os
 import re
 import sys
+import traceback
 from collections.abc import Collection, Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,7 @@ _MODULES = {  # optional dependencies -> the modules that code imports of them
     "ray": ("ray",),
     "tensorboard": ("tensorboard",),
 }
+_OF_A_NODE = re.compile(r"Detected at node .* defined at|\s+\[\[\{\{node .*")
 _WIDTH = 100  # letters of a line in IPython
 PACKAGE = os.path.dirname(__file__) + os.sep
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
@@ -227,22 +229,48 @@ class _RunError(Recorded, DtkError):
         return [*folded(self.detail.rstrip().splitlines()), "", *lines] if self.detail else lines
 
 
+def shell() -> Any:
+    """This process's IPython; None without one."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
+def cell_of(file: str) -> str:
+    """The cell that a file's name in a traceback stands for, by its prompt: "In [5]"; "" for none of this notebook."""
+    known = getattr(getattr(shell(), "compile", None), "_filename_map", {})
+    return f"In [{known[file]}]" if file in known else ""
+
+
+def cell_here() -> str:
+    """The notebook's cell that runs, by its prompt; "" without one."""
+    frames = traceback.walk_stack(None)
+    return [*filter(None, (cell_of(frame.f_code.co_filename) for frame, _line in frames)), ""][-2:][0]
+
+
 def folded(lines: list[str]) -> list[str]:
-    """A traceback's text with the frames of installed libraries folded: the learner's own lines are what helps."""
+    """A traceback's text with the frames of libraries folded: the learner's own lines are what helps.
+
+    Those of this notebook are named as IPython names them: `Cell In[5], line 3`. What TensorFlow says of a node of its
+    graph is left out.
+    """
     shown: list[str] = []
-    library, count = "", 0
-    for line in [*lines, ""]:
+    inside: list[str] = []  # the libraries of the frames that are being folded
+    for line in [*lines, "-"]:
         frame = re.match(r'  File "([^"]*)"', line)
-        inside = library_of(frame[1]) if frame else ""
-        if inside not in ("", "python"):
-            library, count = inside, count + 1
-        elif frame or not line.startswith("    "):
-            if count:
-                inner = ngettext("{n} frame inside {library}", "{n} frames inside {library}", count, library=library)
-                shown.append(f"  ... {inner}")
-            count = 0
-            shown.append(line)
-        elif not count:
+        library = library_of(frame[1]) if frame else ""
+        if frame and (cell := cell_of(frame[1])):
+            line = f"  Cell {cell.replace(' ', '')}{line[frame.end() :]}"
+        if library:
+            inside.append(library)
+        elif inside and (not line or line.startswith("    ")):
+            continue  # such a frame's own line
+        elif not _OF_A_NODE.match(line):
+            if n := len(inside):
+                names = ", ".join(dict.fromkeys(inside))
+                shown.append(
+                    f"  ... {ngettext('{n} frame inside {library}', '{n} frames inside {library}', n, library=names)}"
+                )
+            inside = []
             shown.append(line)
     return shown[:-1]
 

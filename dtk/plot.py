@@ -5,6 +5,12 @@ a new figure, and returns the Axes. Colours of text and lines follow matplotlib'
 `axes` and `headline` are for figures of your own that are to look like these.
 """
 
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from dtk.language import N_, _
 from dtk.view.canvas import axes, headline
 from dtk.view.fault_lab import fault_lab
 from dtk.view.loss_scaling import loss_scaling, loss_scaling_lab
@@ -38,3 +44,38 @@ __all__ = [
     "what_if",
     "what_if_lab",
 ]
+
+_TAKEN = {  # a class in the signature of a function -> what one of it is
+    "Axes": N_("Axes of matplotlib"),
+    "Callable[..., Any]": N_("a function"),
+    "Cluster": "dtk.model.Cluster",
+    "Job": "dtk.model.Job",
+    "Proof": N_("what dtk.verify returned"),
+    "Recorded": N_("a run from dtk.run or dtk.baseline, or the error of a run that failed"),
+    "Sharding": N_("what dtk.shards returned"),
+    "Study": N_("a study from dtk.study"),
+}
+
+
+def _checked(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that it raises TypeError, with what it takes, where an argument is of another class."""
+    signature = inspect.signature(draw)
+
+    @functools.wraps(draw)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
+            kinds = str(signature.parameters[name].annotation).split(" | ")
+            known = [_(_TAKEN[kind]) for kind in kinds if kind in _TAKEN]
+            several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            for each in (value if several else [value]) if known else []:
+                has = {*(base.__name__ for base in type(each).__mro__), "Callable[..., Any]" if callable(each) else ""}
+                if has.isdisjoint(kinds) and (each is not None or "None" not in kinds):
+                    words = N_("dtk.plot.{function}: {name} is of type {kind}; it takes {known}")
+                    facts = {"name": name, "kind": type(each).__name__, "known": _(" or ").join(known)}
+                    raise TypeError(_(words, function=draw.__name__, **facts))
+        return draw(*args, **kwargs)
+
+    return checked
+
+
+globals().update({name: _checked(globals()[name]) for name in __all__})

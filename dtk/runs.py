@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment, live
-from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled, whole_number
+from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled, need, whole_number
 from dtk.language import N_, _
 from dtk.launch import folders, launch, program, request
 from dtk.launch.again import folder_of, follower_of, job_of
@@ -128,6 +128,24 @@ class Run(RunLike):
         from dtk.view import timeline  # with all figures, which a run does without
 
         return timeline.trace(self, Path(path))
+
+    def to_tensorboard(self, path: str | Path) -> Path:
+        """Writes each replica's share of the loss and examples/s by step for TensorBoard, and returns the path.
+
+        It takes `tensorboard`, and imports TensorFlow in this process.
+        """
+        need("tensorboard", "run.to_tensorboard")
+        import tensorflow as tf
+
+        from dtk.scaling.timing import step_times
+
+        times = step_times(self.records)[["worker", "step", "period"]]
+        for replica, rows in self.records.merge(times).groupby("replica"):
+            with tf.summary.create_file_writer(os.path.join(path, f"replica-{replica}")).as_default():
+                for row in rows.itertuples():
+                    tf.summary.scalar("loss", row.loss, row.step)
+                    tf.summary.scalar("examples per second", row.examples / row.period, row.step)
+        return Path(path)
 
     @property
     def first_step_seconds(self) -> float:

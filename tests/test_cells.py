@@ -74,7 +74,7 @@ def test_a_traceback_shows_the_cells_lines(execute):
     (error,) = notebook.cells[-1].outputs
     assert (error.ename, error.evalue) == ("WorkerFailed", "worker 0 raised IndexError: list index out of range")
     shown = "\n".join(error.traceback)
-    assert "return shares[7]   # the learner's own line" in shown
+    assert "  Cell In[2], line 3, in broken\n    return shares[7]   # the learner's own line" in shown
     assert "dtk/launch" not in shown
 
 
@@ -109,3 +109,17 @@ for fn in (train, feed):
         "`strategy` (MirroredStrategy) is captured by `train`; create it inside",
         "`data` (RangeDataset) is captured by `feed`; create it inside",
     ]
+
+
+@pytest.mark.slow
+def test_cells_of_a_cluster_have_the_numbers_of_their_prompts(execute):
+    cells = ["import dtk\ncluster = dtk.cluster(workers=1)", "def zero():\n    0", "%%workers\n\nf = lambda: 1 / 0"]
+    asks = ["cluster.run(zero)", "%%workers\nf()", "cluster.run('f()')", "cluster.baseline()"]
+    *_cells, first, second, baseline = execute(*cells, *asks, allow_errors=True).cells
+    for cell in first, second:
+        shown = "\n".join(cell.outputs[0].traceback)
+        assert "  Cell In[3], line 3, in <lambda>" in shown
+        assert "in line 3 of In [3] (`f = lambda: 1 / 0`)" in shown.replace("\n", " ")
+    assert "Cell In[5], line 2, in <" in "\n".join(first.outputs[0].traceback)
+    assert '  File "<a string in In [6]>", line 1' in shown
+    assert "without In [4]: functions" in text_of(baseline)

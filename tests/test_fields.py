@@ -156,6 +156,14 @@ def test_in_a_notebook_the_frames_of_libraries_and_of_dtk_are_folded():
     assert lines[1:-2] == [*own.splitlines(), "  ... 2 frames inside dtk", "ValueError: no"]
 
 
+def test_where_keras_made_a_node_is_folded_into_one_line():
+    frames = [f'  File "/x/lib/python3.11/{name}.py", line 7, in f' for name in ("threading", "site-packages/keras/a")]
+    node = "Detected at node dense/mul defined at (most recent call last):"
+    own, words = '  File "/tmp/cell.py", line 3, in call', "Matrix size-incompatible: In[0]: [16,3]"
+    text = ["Graph execution error:", node, frames[0], "", *frames, "", own, words, "\t [[{{node dense/mul}}]] [Op:f]"]
+    assert errors.folded(text) == [text[0], "  ... 3 frames inside threading, keras", own, words]
+
+
 def test_in_a_terminal_the_workers_traceback_stands_above_the_sentence():
     try:
         raise failed()

@@ -143,6 +143,8 @@ def test_dashboard_ends_with_the_outcome(folder, dashboard):
     assert "cluster of 2 workers: finished in 3.2 s" in dashboard.page.value
     assert "finished after step 2" in dashboard.page.value
     assert 'value="2" max="2" style="width:300px;accent-color:#4CAF50"' in dashboard.page.value
+    assert dashboard.page.value.startswith("<details><summary>cluster of 2 workers: finished in 3.2 s, step 2/2, loss")
+    assert dashboard.box.children == (dashboard.page,)
 
 
 def test_dashboard_tells_who_failed_from_who_failed_in_consequence(folder, dashboard):

@@ -6,11 +6,11 @@ import json
 import random
 
 import numpy as np
+import pytest
 from fabricate import fabricate
 
 from dtk import plot as plots
 from dtk.records.tables import COLUMNS, frame, rows
-from dtk.view.canvas import MOST, thinned
 
 
 def test_rows_are_read_to_the_last_bit():
@@ -39,29 +39,21 @@ def test_rows_are_read_to_the_last_bit():
     assert [repr(value) for value in read.loss] == [repr(value) for value in slowly.loss]
 
 
-def test_what_stands_out_is_among_those_that_are_drawn():
-    values = np.sin(np.linspace(0, 20, 100_000))
-    values[[12_345, 77_777]] = 9.0, -9.0
-    values[50_001] = np.nan
-    kept = thinned(values)
-    assert len(kept) <= MOST + MOST // 2
-    assert {0, 12_345, 50_001, 77_777, 99_999} <= set(kept.tolist())
-    assert (np.diff(kept) > 0).all()
-    assert thinned(values[:MOST]).tolist() == list(range(MOST))
-    assert len(thinned(np.full(10_000, np.nan))) <= MOST
-
-
 def test_a_spike_in_a_long_run_is_drawn(tmp_path):
     steps = 6000
     shares = np.full((steps, 2), 0.5)
     shares[4321, 1] = 40.0
     shares[1234, 0] = np.nan
     run = fabricate(tmp_path, steps=steps, shares=shares)
-    ax = plots.loss_scaling(run, fabricate(tmp_path / "one", workers=1, mode="single", steps=steps))
+    alone = fabricate(tmp_path / "one", workers=1, mode="single", steps=steps, shares=np.ones((steps, 1)))
+    ax = plots.loss_scaling(run, alone)
     tops = [patch.get_data() for patch in ax.patches if hasattr(patch, "get_data")]
-    assert len(tops) == 2
-    assert np.nanmax(tops[1].values) == 40.5
-    place = tops[1].edges[int(np.nanargmax(tops[1].values))]
-    assert abs(place - 4322) < 10
-    assert len(tops[0].values) <= 1.5 * MOST
+    assert len(tops) == 3
+    assert np.nanmax(tops[1].values) == (39 * 1.0 + 40.5) / 40, "a mean over 40 steps"
+    assert np.nanmax(tops[2].values) == 40.5, "their largest sum"
+    place = tops[2].edges[int(np.nanargmax(tops[2].values))]
+    assert abs(place - 4322) < 40
+    assert len(tops[0].values) == 150
     assert "no finite loss" in [text.get_text() for text in ax.figure.legends[0].get_texts()]
+    points = plots.difference(run, alone).lines[0].get_ydata()
+    assert (len(points), np.nanmax(points)) == (2000, pytest.approx(39.5)), "the largest of three steps each"

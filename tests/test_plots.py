@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fabricate import fabricate, losses, said, seconds_of, spans_of
 from live_folder import tell
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import StepPatch
 from verifying import edit_events, edit_records
 
@@ -25,7 +25,7 @@ from dtk.scaling import timing
 from dtk.scaling.timing import PARTS, step_parts
 from dtk.view.canvas import NO_RECORDS
 from dtk.view.cluster_picture import ClusterPicture
-from dtk.view.palette import EVALUATOR_COLOR, PART_COLORS, worker_color
+from dtk.view.palette import EVALUATOR_COLOR, PART_COLORS, stroke, worker_color
 
 
 @pytest.fixture
@@ -217,7 +217,19 @@ def test_curves_on_new_axes_have_no_workers_colours():
     (ax,) = plots.axes(None)
     colors = [ax.plot([0, 1], [0, k])[0].get_color().upper() for k in range(6)]
     assert len(set(colors)) == 6
-    assert not {worker_color(k) for k in range(5)} & set(colors)
+    assert not {worker_color(k) for k in range(8)} & {*colors, *PART_COLORS.values()}
+    for color in [*colors, *(stroke(worker_color(k)) for k in range(8))]:
+        rgb = np.array(to_rgb(color))
+        light = np.where(rgb > 0.04045, ((rgb + 0.055) / 1.055) ** 2.4, rgb / 12.92) @ [0.2126, 0.7152, 0.0722]
+        assert 1.05 / (light + 0.05) >= 3, "WCAG 2.2, 1.4.11"
+
+
+def test_what_can_not_be_drawn_is_refused_in_one_sentence(pair):
+    for name in set(plots.__all__) - {"loss_scaling_lab", "what_if_lab"}:
+        with pytest.raises(TypeError, match=f"^dtk.plot.{name}: .* is of type int; it takes "):
+            getattr(plots, name)(3)
+    with pytest.raises(TypeError, match="baseline is of type DataFrame; it takes a run from dtk.run"):
+        plots.loss_scaling(pair[0], pair[1].records)
 
 
 # ---- throughput, and the fan
@@ -275,7 +287,7 @@ def test_it_shows_the_step_that_was_asked_for(tmp_path):
     assert "worker 0, replica 0: 2 examples, share 1.2500" in words(ax)
     assert "worker 1, replica 1: 1 example, share 2.2500" in words(ax)
     assert "global loss\n3.5000" in words(ax)
-    assert rays(ax) == [(worker_color(k), "-", on) for k in (0, 1) for on in (False, True)]
+    assert rays(ax) == [(stroke(worker_color(k)), "-", on) for k in (0, 1) for on in (False, True)]
     assert ax.get_title("left") == "strategy.run opens the fan, strategy.reduce closes it"
 
 

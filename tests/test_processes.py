@@ -13,7 +13,7 @@ from dtk.errors import WorkerFailed
 from dtk.records import Journal
 from dtk.scaling.timing import step_reductions
 from dtk.view.canvas import alternative
-from dtk.view.palette import worker_color
+from dtk.view.palette import stroke, worker_color
 
 WEIGHTS = [np.zeros((10, 10), np.float32), np.zeros(10, np.float32)]  # 110 numbers, 440 bytes
 STEPS = 4
@@ -55,7 +55,7 @@ def test_a_process_a_worker_and_its_numbers(tmp_path):
     assert {"worker 0 (chief)", "worker 1", "kernel: this notebook's process"} <= set(said)
     assert alternative(ax).startswith("A step: 2 processes, 2 replicas, an all-reduce of 440 bytes. Step 2.")
     colors = {to_hex(patch.get_edgecolor()).upper() for patch in boxes(ax)}
-    assert {worker_color(0), worker_color(1)} <= colors
+    assert {stroke(worker_color(0)), stroke(worker_color(1))} <= colors
 
 
 def test_the_bytes_are_those_that_the_workers_noted(tmp_path):
@@ -78,7 +78,7 @@ def test_several_replicas_in_one_process_add_up_inside_it(tmp_path):
     assert "one process" in words(ax)
     assert "a copy each of the 110 weights" in words(ax)
     colors = [to_hex(patch.get_edgecolor()).upper() for patch in boxes(ax)]
-    assert colors.count(worker_color(1)) == 1
+    assert colors.count(stroke(worker_color(1))) == 1
 
 
 def test_one_replica_sends_nothing(tmp_path):

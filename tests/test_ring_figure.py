@@ -11,6 +11,7 @@ from rings import all_reduce
 import dtk
 from dtk.records import Journal, RunFolder
 from dtk.records.events import Finished, Ring
+from dtk.records.tables import Recorded
 from dtk.view.palette import worker_color
 from dtk.view.ring import NO_MESSAGES, RingMessage, story
 from dtk.view.ring import ring as draw
@@ -72,7 +73,7 @@ def fabricated(path, *, leave_out=(), finished=True):
     return folder
 
 
-class Held:
+class Held(Recorded):
     def __init__(self, folder):
         self.folder = folder
 

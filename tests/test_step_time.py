@@ -94,7 +94,8 @@ def test_efficiency_is_stacked_up_to_ideal():
 
 def test_throughput_of_a_study_has_ideal_ceiling_and_measured():
     ax = dtk.plot.throughput(study())
-    assert {"ideal", "ceiling: no communication", "measured"} == set(ax.get_legend_handles_labels()[1])
+    named = {"ideal", "one process: the baseline", "ceiling: no communication", "measured"}
+    assert named == set(ax.get_legend_handles_labels()[1])
     assert "2 workers: 1.33 times one process" in alternative(ax)
     assert "these cores reach 1.82 without communication" in alternative(ax)
     assert "communication" in [text.get_text() for text in ax.texts]

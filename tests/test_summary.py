@@ -130,3 +130,18 @@ def test_the_report_has_all_that_people_look_for(run, tmp_path, capsys):
     assert "check replicas agree: PASS" in page
     assert page.count("<figure>") >= 4
     assert page.count("<img alt=") == page.count("<figure>")
+
+
+@pytest.mark.slow  # TensorFlow in this process
+def test_tensorboard_shows_each_replicas_loss_and_rate(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
+    run = fabricate(tmp_path / "run", workers=2, steps=4)
+    read = EventAccumulator(str(run.to_tensorboard(tmp_path / "scalars") / "replica-1")).Reload()
+    tags = read.Tags()["tensors"]
+    shown = {tag: [float(make_ndarray(each.tensor_proto)) for each in read.Tensors(tag)] for tag in tags}
+    rows = run.records[run.records.replica == 1]
+    assert shown["loss"] == pytest.approx(list(rows.loss))
+    assert shown["examples per second"][1:] == pytest.approx([3200.0] * 3)
+    assert [each.step for each in read.Tensors("loss")] == [1, 2, 3, 4]

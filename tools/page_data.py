@@ -20,7 +20,7 @@ from dtk.scaling.job import LINKS
 from dtk.scaling.timing import PARTS
 from dtk.view.loss_scaling import _LOSSES
 from dtk.view.palette import PART_COLORS, worker_color
-from dtk.view.what_if import EXAMPLE
+from dtk.view.what_if import EXAMPLE, LIMIT_COLORS
 
 FILE = Path(__file__).resolve().parent.parent / "docs/_static/labs/data.json"
 STEPS = 24
@@ -32,6 +32,7 @@ def constant() -> dict[str, Any]:
     return {
         "colors": [worker_color(worker) for worker in range(8)],
         "parts": {name: PART_COLORS[name] for name in PARTS},
+        "limits": LIMIT_COLORS,
         "links": {name: {**asdict(link), "text": str(link)} for name, link in LINKS.items()},
         "job": {name: job[name] for name in job if name != "ready"},
         "losses": _LOSSES.tolist(),

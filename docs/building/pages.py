@@ -96,7 +96,7 @@ def _contents(page: str, texts: dict[str, str], language: str) -> str:
     if page == "index":
         sections = [f"{section}/index" for section in ("lessons", *SECTIONS) if f"{section}/index" in texts]
         single = [name for name in texts if "/" not in name and name not in ("index", "documentation")]
-        titles = {f"{section}/index": words for section, words in said.items()}
+        titles = {**{f"{section}/index": words for section, words in said.items()}, "in_the_page": said["labs"]}
         return _toctree([f"{titles[name]} <{name}>" if name in titles else name for name in sections + single])
     folder, _, name = page.rpartition("/")
     if name != "index":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import json
 import pickle
 import time
@@ -17,7 +18,7 @@ from dtk.interactive import processes, repair
 from dtk.interactive.barrier import Place
 from dtk.interactive.inspection import table
 from dtk.interactive.session import CellOutcome, Session, line_in_words
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 from dtk.launch import launch
 from dtk.launch.launch import Job
 from dtk.live.text import named, workers_in_words
@@ -111,6 +112,19 @@ class Cluster:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
         return f"<Cluster workers={self.workers} cells={self._session.number} {state}>"
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook that someone looks at: what each worker does, and where its log is."""
+        if environment.live_mode() != "widgets":
+            return None
+        import pandas as pd
+
+        cells, rows = self._session.cells, []
+        for peer in self._session.peers:
+            does = cells[peer.running - 1].name if peer.running else _("waits for a cell")
+            rows.append((peer.name, _("has ended") if peer.lost is not None else does))
+        table = pd.DataFrame(rows, columns=[repr(self)[1:-1], ""]).to_html(index=False)
+        return f"{table}<p><code>{html.escape(str(self._session.started.folder.path))}</code></p>"
 
     def __enter__(self) -> Cluster:
         return self
@@ -241,13 +255,8 @@ class Cluster:
         """
         job, left = self._job(), self._session.to_replay()[1]
         if left:
-            words = ngettext(
-                "the baseline is without cell {cells}: functions, and what ran on single workers alone",
-                "the baseline is without cells {cells}: functions, and what ran on single workers alone",
-                len(left),
-                cells=_(", ").join(map(str, left)),
-            )
-            environment.say(words)
+            words = N_("the baseline is without {cells}: functions, and what ran on single workers alone")
+            environment.say(_(words, cells=_(", ").join(dict.fromkeys(left))))
         return runs.carry_out(replace(job, workers=1, replicas=1, mode="single"), time.monotonic())
 
     def free(self) -> str:
@@ -296,7 +305,7 @@ class Cluster:
             outcome = session.wait()
         except KeyboardInterrupt:
             freed = repair.interrupt(session)
-            words = _("cell {cell} was interrupted: {how}", cell=session.number, how=freed)
+            words = _("{cell} was interrupted: {how}", cell=session.cells[-1].name, how=freed)
             raise RunInterrupted(words, session.started.folder) from None
         if outcome.unlike:
             _say_unlike(session, outcome.unlike)
@@ -431,7 +440,7 @@ def _error_of(session: Session, outcome: CellOutcome, more: str) -> CellFailed:
     return CellFailed(
         [*said, ([], more)] if more else said,
         worker=[*errors, *(peer.number for peer in outcome.lost), *(wait.worker for wait in outcome.waits)][0],
-        tracebacks={worker: end["traceback"] for worker, end in outcome.errors.items()},
+        tracebacks={worker: session.readable(end["traceback"]) for worker, end in outcome.errors.items()},
         waits={wait.worker: list(wait.awaited) for wait in outcome.waits},
         remedy=_("run the rest on the workers that are awaited, or cluster.free()") if freed else "",
     )

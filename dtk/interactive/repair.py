@@ -192,7 +192,7 @@ def restart(session: Session, worker: int) -> str:
             session.do("take", names=[], file=file, giver=others[0])
     said = [
         _("worker {worker} is a new process", worker=worker),
-        _cells_in_words(len(cells), done["cut"], done["failed"]),
+        _cells_in_words(len(cells), *([session.cells[k - 1].name for k in done[how]] for how in ("cut", "failed"))),
     ]
     if done["taken"]:
         said.append(_("{names} from worker {worker}", names=", ".join(done["taken"]), worker=others[0]))
@@ -205,12 +205,12 @@ def restart(session: Session, worker: int) -> str:
     return "; ".join(said)
 
 
-def _cells_in_words(count: int, cut: Sequence[int], failed: Sequence[int]) -> str:
+def _cells_in_words(count: int, cut: Sequence[str], failed: Sequence[str]) -> str:
     """
-    >>> _cells_in_words(4, [3], [])
-    '3 of 4 cells ran again; up to the first all-reduce: 3, with an error: -'
+    >>> _cells_in_words(4, ["In [3]"], [])
+    '3 of 4 cells ran again; up to the first all-reduce: In [3], with an error: -'
     """
     words = N_("{again} of {all} cells ran again; up to the first all-reduce: {cut}, with an error: {failed}")
     cells = {"cut": cut, "failed": failed}
-    listed = {name: _(", ").join(map(str, each)) or "-" for name, each in cells.items()}
+    listed = {name: _(", ").join(each) or "-" for name, each in cells.items()}
     return _(words, again=count - len(cut) - len(failed), all=count, **listed)

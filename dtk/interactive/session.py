@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtk import environment
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, cell_here, cell_of, shell
 from dtk.interactive import DISPLAYED
 from dtk.interactive.barrier import Place, Wait, Where, stuck, unlike
 from dtk.interactive.processes import Peer, Started, lost
@@ -43,17 +43,35 @@ _ABORTS = re.compile(
     r"|The error could be from a previous operation\. Restart your program"
     r"|Additional GRPC error information from remote target|:UNKNOWN:Error received from peer|\t \[\["
 )
+_IN_A_CELL = re.compile(r'(?<=^  )File "<cell (\d+)>"', re.MULTILINE)
 _RICH = "\x00"  # begins what stands for a display among lines
+
+Replayed = tuple[int, str, str, tuple[int, int] | None]  # `Session.to_replay`
 
 
 @dataclass
 class Cell:
-    """What was sent. code: None for a function. ends: by worker, its message at the end."""
+    """What was sent. code: None for a function. ends: by worker, its message at the end.
+
+    prompt: "In [14]", of the notebook's cell that sent it; "" without one. whole: whether it is all of that cell.
+    """
 
     number: int
     code: str | None
     workers: tuple[int, ...]
+    prompt: str = ""
+    whole: bool = False
     ends: dict[int, Message] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """By its prompt, which the reader sees; without one by the cluster's own number."""
+        return self.prompt or _("cell {cell}", cell=self.number)
+
+    @property
+    def place(self) -> str:
+        """Where a line of it is."""
+        return self.name if self.whole or not self.prompt else _("a string in {cell}", cell=self.name)
 
     def went_through(self, worker: int) -> bool:
         return worker in self.ends and self.ends[worker]["status"] == "ok"
@@ -117,20 +135,20 @@ class Session:
         through = [cell for cell in self.cells if cell.went_through(worker)]
         return [(cell.number, cell.code) for cell in through if cell.code is not None]
 
-    def to_replay(self) -> tuple[list[tuple[int, str, tuple[int, int] | None]], list[int]]:
-        """(number, code, limit) of what all workers were sent, and the numbers of the cells that are left out.
+    def to_replay(self) -> tuple[list[Replayed], list[str]]:
+        """(number, name, code, limit) of what all workers were sent, and the names of the cells that are left out.
 
         limit: (recorded steps, batches taken) at which a cell ended early; None for one that went through.
         """
-        found: list[tuple[int, str, tuple[int, int] | None]] = []
+        found: list[Replayed] = []
         left = []
         for cell in self.cells:
             if cell.code is None or len(cell.workers) < len(self.peers):
-                left.append(cell.number)
+                left.append(cell.name)
             else:
                 through = all(map(cell.went_through, cell.workers))
                 most = max(((end["steps"], end["takes"]) for end in cell.ends.values()), default=(0, 0))
-                found.append((cell.number, cell.code, None if through else most))
+                found.append((cell.number, cell.name, cell.code, None if through else most))
         return found, left
 
     def send(self, targets: Sequence[int], message: Message) -> None:
@@ -141,14 +159,15 @@ class Session:
                 raise ClusterConfigError(peer.ended)
             if peer.running is not None:
                 words = N_(
-                    "{worker} is still in cell {cell}, {place}: run the rest on the workers it waits for, "
+                    "{worker} is still in {cell}, {place}: run the rest on the workers it waits for, "
                     "cluster.resume() where it is held, or cluster.free()"
                 )
                 place = self.in_words(Where.of(peer.number, 0.0, peer.ask("where") or {}).place)
-                raise ClusterConfigError(_(words, worker=peer.name, cell=peer.running, place=place))
+                name = self.cells[peer.running - 1].name
+                raise ClusterConfigError(_(words, worker=peer.name, cell=name, place=place))
         everywhere = len(targets) == len(self.peers) and not self.repaired and not self.failed()
         number = self.number + 1
-        self.cells.append(Cell(number, message.get("code"), tuple(targets)))
+        self.cells.append(Cell(number, message.get("code"), tuple(targets), cell_here(), not message["value"]))
         self.output.begin()
         for worker in targets:
             self.peers[worker].running = number
@@ -263,10 +282,16 @@ class Session:
 
     def _line_in_words(self, file: str, line: int) -> str:
         if file.startswith("<cell "):
-            place = "" if file == f"<cell {self.number}>" else _("cell {cell}", cell=file[6:-1])
+            place = "" if file == f"<cell {self.number}>" else self.cells[int(file[6:-1]) - 1].place
         else:  # a script; a function of the notebook has no file
-            place = os.path.basename(file) if os.path.isfile(file) else ""
+            place = os.path.basename(file) if os.path.isfile(file) else cell_of(file)
         return line_in_words(line, self._text(file, line), place)
+
+    def readable(self, traceback: str) -> str:
+        """A worker's traceback, with the cells of the notebook as IPython names them."""
+        places = [cell.place for cell in self.cells]
+        named = [f"Cell {place.replace(' ', '')}" if place[:4] == "In [" else f'File "<{place}>"' for place in places]
+        return _IN_A_CELL.sub(lambda found: named[int(found[1]) - 1], traceback)
 
     # ---- the gate
 
@@ -355,14 +380,14 @@ class CellPrinter(Printer):
         if line not in self._displays:
             super().print_line(label, line)
             return
-        item, ipython = self._displays[line], sys.modules.get("IPython")
+        item = self._displays[line]
         data = item["data"]
-        if environment.live_mode() == "text" or ipython is None or ipython.get_ipython() is None:
+        if environment.live_mode() == "text" or shell() is None:
             text = data.get("text/plain", ", ".join(data))  # a table begins below its label
             print(f"{label}\n{text}" if "\n" in text else f"{label} {text}")
             return
         print(label, flush=True)
-        ipython.display.display(data, metadata=item["metadata"], raw=True)
+        sys.modules["IPython"].display.display(data, metadata=item["metadata"], raw=True)
 
 
 def line_in_words(line: int, text: str, place: str = "") -> str:

@@ -151,8 +151,8 @@ def failure(error: BaseException, files: Files) -> dict[str, Any]:
 # ---- the cells of a session once more, on one device
 
 
-def replay(cells: Sequence[tuple[int, str, tuple[int, int] | None]], strategy: Any) -> None:
-    """Runs the cells in a shell of their own, in a process of `dtk.baseline`. cells: (number, code, limit).
+def replay(cells: Sequence[tuple[int, str, str, tuple[int, int] | None]], strategy: Any) -> None:
+    """Runs the cells in a shell of their own, in a process of `dtk.baseline`. cells: (number, name, code, limit).
 
     limit: None for a cell that went through; else (recorded steps, batches taken) where it ended, with an error or
     interrupted, and ends here, too.
@@ -163,14 +163,14 @@ def replay(cells: Sequence[tuple[int, str, tuple[int, int] | None]], strategy: A
     assert place is not None, "dtk calls it in a worker"
     ours = make(place.folder.path, {"strategy": strategy})
     files, takes = Files(), Takes(place)
-    for number, code, limit in cells:
+    for number, name, code, limit in cells:
         takes.limit = limit
         end = run(ours, number, code, files)
         if follow.ended():
             return  # it has seen enough, whatever the cell made of the exception
         if end["status"] == "error" and limit is None:
-            words = N_("cell {cell} went through on the cluster, and raises here: {error}")
-            raise DtkError(_(words, cell=number, error=f"{end['type']}: {end['message']}"))
+            words = N_("{cell} went through on the cluster, and raises here: {error}")
+            raise DtkError(_(words, cell=name, error=f"{end['type']}: {end['message']}"))
 
 
 class Takes:

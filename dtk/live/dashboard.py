@@ -111,6 +111,9 @@ class Dashboard(Live):
         ends = [state for state in graph.states if state.what in ("failed", "consequence", "stopped")] if graph else []
         self.ends = {state.member: state.words() for state in ends}
         self._draw(outcome, finished)
+        if finished:
+            self.box.children = [self.page]
+            self.page.value = self._last_page(outcome, finished)
         if self._shown:
             # Colab's widgets end with their cell: what stays there is the page alone.
             text = self._facts(outcome)
@@ -124,12 +127,15 @@ class Dashboard(Live):
         return "\n".join([*lines, self.follower.words(ended=True)])
 
     def _last_page(self, outcome: str, finished: bool) -> str:
-        """The last frame, for a page without a kernel: with all logs, folded."""
+        """The last frame, with all logs, folded; of a run that finished folded into a line itself."""
         page = self._table(outcome) + self._progress(outcome, finished) + self._loss()
         for member, pane in enumerate(self.panes):
             head = _("{name}: {words}", name=self._name(member), words=_("what it printed"))
             page += f"<details><summary>{head}</summary>{pane.value}</details>"
-        return page
+        if not finished:
+            return page
+        words = _(", ").join([_("{name}: {words}", name=self.title, words=outcome), self.follower.words(ended=True)])
+        return f"<details><summary>{html.escape(words)}</summary>{page}</details>"
 
     def _name(self, member: int) -> str:
         if self.mode == "single" and member < self.workers:

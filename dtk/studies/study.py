@@ -75,6 +75,12 @@ class Study:
         said = ",".join(map(str, sorted({row["workers"] for row in self.rows})))
         return f"<Study {self.function} workers={said} runs={len(self.rows)} failed={failed}>"
 
+    def _repr_html_(self) -> str | None:
+        """In a notebook that someone looks at: a row for each number of workers and batch."""
+        names = ["scaling", "workers", "global_batch", "measured", "ceiling", "ideal", "efficiency", "gap", "failed"]
+        shown = environment.live_mode() == "widgets"
+        return str(self.summary[names].round(2).to_html(index=False, na_rep="")) if shown else None
+
 
 def study(
     fn: Callable[..., Any],

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,8 +32,8 @@ from dtk.language import N_, _, columns, language, three
 from dtk.view.palette import CURVE_COLORS
 
 __all__ = [
-    "MOST",
     "NO_RECORDS",
+    "Bins",
     "alternative",
     "axes",
     "blank",
@@ -41,7 +41,6 @@ __all__ = [
     "by_step",
     "counts",
     "drawn",
-    "edges",
     "figure",
     "headline",
     "image",
@@ -58,7 +57,6 @@ __all__ = [
     "svg",
     "table",
     "text",
-    "thinned",
     "wrapped",
 ]
 
@@ -305,37 +303,24 @@ def names_of(labels: Sequence[str] | None, runs: int) -> list[str]:
     return list(labels)
 
 
-# ---- which of very many steps to draw, so that none that stands out is left out
-
-MOST = 2000  # steps that are drawn; a figure is some 1,000 pixels wide
+# ---- very many steps
 
 
-def thinned(values: np.ndarray) -> np.ndarray:
-    """Return the positions of at most some MOST values, in order: the least and greatest of each of MOST / 2 parts.
+class Bins(NamedTuple):
+    """Which steps are drawn as one: so many from each of `first`, `first + steps` and so on."""
 
-    The first and the last are among them, and of a part with NaN one NaN.
+    first: int
+    steps: int
 
-    >>> thinned(np.arange(10.0)).tolist() == list(range(10))
-    True
-    """
-    count = len(values)
-    if count <= MOST:
-        return np.arange(count)
-    kept = [0, count - 1]
-    for part in np.array_split(np.arange(count), MOST // 2):
-        missing = np.isnan(values[part])
-        known = part[~missing]
-        kept += list(part[missing][:1])
-        kept += [known[values[known].argmin()], known[values[known].argmax()]] if len(known) else []
-    return np.unique(kept)
+    def of(self, table: Any, how: str = "mean") -> Any:
+        """Of a table, or a series, by step; NaN where a step has none. index: the middle of each bin."""
+        bins = (table.index - self.first) // self.steps
+        found = table.groupby(bins).agg(how).where(table.notna().groupby(bins).all())
+        found.index = self.first + found.index * self.steps + (self.steps - 1) / 2
+        return found
 
-
-def edges(steps: np.ndarray) -> np.ndarray:
-    """Return where the blocks of these steps meet: half-way between two, and half a step beyond the ends."""
-    if not len(steps):
-        return np.array([0.5])
-    between = (steps[:-1] + steps[1:]) / 2
-    return np.concatenate([[steps[0] - 0.5], between, [steps[-1] + 0.5]])
+    def edges(self, means: Any) -> np.ndarray:
+        return np.append(means.index, means.index[-1:] + self.steps) - self.steps / 2
 
 
 # ---- letters that English has not, and lines of a text without spaces

@@ -25,6 +25,7 @@ from dtk.view.palette import replica_name, worker_color
 
 __all__ = ["DIVISORS", "Numbers", "loss_scaling", "loss_scaling_lab", "numbers"]
 
+_MOST = 150  # steps that are drawn one by one: of more, the blocks would be too narrow to see
 _VISIBLE = 1e-3  # relative difference of two losses from which the caption says that the curves differ
 _ALONG = N_(
     "Each colour is one replica's share; the dashed line is one device alone: it runs along the top of the stack."
@@ -44,9 +45,10 @@ _LOSSES = np.array([2, 3, 4, 5, 1, 4, 6, 2, 3, 3, 5, 1, 2, 4, 4, 6, 5, 2, 1, 3, 
 def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | None = None) -> Axes:
     """Draw each replica's share stacked to the global loss by step, and the baseline's loss laid over the stack.
 
-    A step whose loss is missing, NaN or infinite is left empty and hatched. Of more than 2,000 steps it draws those
-    that stand out most. The caption says whether the baseline's line runs along the top of the stack, to 1e-3, and
-    where it leaves it if not.
+    Draws the steps that all replicas recorded; the axis goes to the last that any recorded. A step whose loss is
+    missing, NaN or infinite is left empty and hatched. Of more than 150 steps it draws means over equal numbers of
+    steps, and their largest sum. The caption says whether the baseline's line runs along the top of the stack, and
+    where it leaves it if not (by a relative difference above 1e-3).
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
@@ -62,14 +64,20 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     shares, first, last = scaling.whole_steps(run.records), run.records.step.min(), run.records.step.max()
     shares = shares.reindex(np.arange(first, shares.index[-1] + 1 if len(shares) else first))
     total = _finite(shares.sum(axis=1, skipna=False))
-    kept = canvas.thinned(total.to_numpy())
-    _stack(ax, shares.iloc[kept], total.iloc[kept])
-    _mark_gaps(ax, total.iloc[kept])
+    bins = canvas.Bins(first, -(-(last - first + 1) // _MOST))
+    drawn = bins.of(total)
+    _stack(ax, bins.of(shares.where(total.notna())), bins.edges(drawn))
+    _mark_gaps(ax, drawn, bins.edges(drawn))
     count = shares.shape[1]
     title = ngettext("The loss of one replica", "The shares of {n} replicas add up to the global loss", count)
     caption = _("Each colour is one replica's share of the loss.")
     if baseline is not None and not baseline.records.empty:
-        title, caption = _overlay(ax, total, run, baseline.records, count)
+        title, caption = _overlay(ax, total, run, baseline.records, bins)
+    if bins.steps > 1:
+        high, places = bins.of(total, "max"), bins.edges(drawn)
+        ax.stairs(high, places, baseline=drawn.to_numpy(), fill=True, lw=0, color=canvas.ink(ax), alpha=0.3)
+        words = N_("Each block is the mean of {n} steps; the shade goes up to their largest sum.")
+        caption = " ".join([caption, _(words, n=bins.steps)])
     canvas.by_step(ax, first, last)
     ax.set_ylabel(_("loss"))
     canvas.legend_below(ax, ncols=4)
@@ -88,30 +96,31 @@ def _finite(losses: pandas.Series) -> pandas.Series:
     return losses.where(np.isfinite(losses))
 
 
-def _stack(ax: Axes, shares: pandas.DataFrame, total: pandas.Series) -> None:
-    """One block a step and replica, the first replica at the bottom. `shares`: `(steps, replicas)`."""
-    places = canvas.edges(shares.index.to_numpy())
+def _stack(ax: Axes, shares: pandas.DataFrame, places: np.ndarray) -> None:
+    """One block a bin and replica, the first replica at the bottom. `shares`: `(bins, replicas)`."""
     bottom = np.zeros(len(shares))
     for replica in shares.columns:
-        top = bottom + shares[replica].where(total.notna(), np.nan).to_numpy()
+        top = bottom + shares[replica].to_numpy()
         if len(shares):
             color, name = worker_color(replica), replica_name(replica)
             ax.stairs(top, places, baseline=bottom, fill=True, lw=0, color=color, label=name)
         bottom = top
 
 
-def _mark_gaps(ax: Axes, total: pandas.Series) -> None:
+def _mark_gaps(ax: Axes, total: pandas.Series, places: np.ndarray) -> None:
     """Hatch the steps without a finite loss: an empty place alone could be read as a loss of 0."""
-    places, label = canvas.edges(total.index.to_numpy()), _("no finite loss")
+    label = _("no finite loss")
     for first, last in spans(np.flatnonzero(total.isna()).tolist()):
         style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": canvas.ink(ax), "alpha": 0.35, "lw": 0}
         ax.axvspan(places[first], places[last + 1], label=label, **style)
 
 
-def _overlay(ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, count: int) -> tuple[str, str]:
+def _overlay(
+    ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, bins: canvas.Bins
+) -> tuple[str, str]:
     """Draw the baseline's loss and return the title and the caption that are true of the two curves."""
     alone = _finite(scaling.whole_steps(records).sum(axis=1, skipna=False))
-    drawn = alone.iloc[canvas.thinned(alone.to_numpy())]
+    drawn, count = bins.of(alone), run.records.replica.nunique()
     marker, name = "." if len(alone) < 3 else "", _("one device alone")
     style: dict[str, Any] = {"drawstyle": "steps-mid", "ls": (0, (4, 2)), "lw": 1.6, "color": canvas.ink(ax)}
     ax.plot(drawn.index, drawn, marker=marker, label=name, **style)

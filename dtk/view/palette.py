@@ -1,4 +1,6 @@
-"""One colour and one name a worker, the same in every figure, in the dashboard and in the picture of the cluster."""
+"""What colours mean, the same in every figure, in the dashboard and in the picture of the cluster: one for each worker,
+with its name; one for each kind of time, which no worker has; and curves that are neither.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +15,32 @@ __all__ = [
     "member_color",
     "member_name",
     "replica_name",
+    "stroke",
     "worker_color",
     "worker_name",
 ]
 
-# Okabe and Ito's colour-blind-safe palette (https://jfly.uni-koeln.de/color/) without its black, which would be lost
-# on a dark page; blue and orange, which differ most, come first, yellow, which is faint on white, comes last.
-_OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+# Workers: Okabe and Ito's colour-blind-safe palette (https://jfly.uni-koeln.de/color/), dark red in place of its black;
+# blue and orange, which differ most, come first, yellow, which is faint on white, comes last.
+_WORKERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#A04060", "#F0E442")
 
-# Parts of a step and what a study's gaps are called, in Paul Tol's "bright" palette, colour-blind-safe as well
-# (https://sronpersonalpages.nl/~pault/), so that no part looks like a worker.
+# Kinds of time: parts of a step, what a study's gaps and the limits of a prediction are called, in Paul Tol's "bright"
+# palette, colour-blind-safe as well (https://sronpersonalpages.nl/~pault/), so that none looks like a worker.
 PART_COLORS = {
     "compute": "#4477AA",
+    "measured": "#4477AA",
     "all_reduce": "#EE6677",
     "communication": "#EE6677",
+    "bandwidth": "#EE6677",
+    "latency": "#AA3377",
     "waiting": "#CCBB44",
     "stragglers": "#CCBB44",
+    "straggler": "#CCBB44",
     "input": "#228833",
     "python": "#999999",
     "other": "#999999",
-    "cores": "#AA3377",
+    "ceiling": "#999999",
+    "cores": "#885500",
     "smaller batch": "#66CCEE",
 }
 
@@ -44,9 +52,19 @@ PART_NAMES = {  # of `dtk.step_parts`
     "waiting": N_("waiting for the last"),
 }
 
-# Curves that are no workers: from the same palette, without its green, which some can't tell from its red; the last, a
-# brown, is added for a seventh curve: far from the others for colour-blind readers too, legible on white and on black.
-CURVE_COLORS = ("#4477AA", "#EE6677", "#CCBB44", "#AA3377", "#66CCEE", "#999999", "#885500")
+
+# Of those that are too light on white, a darker one with a contrast of 3:1 (WCAG 2.2, 1.4.11), for lines and frames.
+_DARKER = {"#E69F00": "#C58800", "#56B4E9": "#4A9CCA", "#F0E442": "#9E952A", "#CCBB44": "#A19335", "#999999": "#939393"}
+
+
+def stroke(color: str) -> str:
+    """The colour for lines and frames in place of one for areas."""
+    return _DARKER.get(color, color)
+
+
+# Curves that are no workers: from the same palette, with that contrast, without its green, which some can't tell from
+# its red; the last, a brown, is far from the others for colour-blind readers too.
+CURVE_COLORS = ("#4477AA", "#ED6576", "#A19335", "#AA3377", "#4D9CB7", "#939393", "#885500")
 
 # The evaluator has no replica of the model that is trained, and so none of the workers' colours.
 EVALUATOR_COLOR = "#8A8A8A"
@@ -76,4 +94,4 @@ def worker_color(worker: int) -> str:
     >>> worker_color(0), worker_color(1), worker_color(8) == worker_color(0)
     ('#0072B2', '#E69F00', True)
     """
-    return _OKABE_ITO[worker % len(_OKABE_ITO)]
+    return _WORKERS[worker % len(_WORKERS)]

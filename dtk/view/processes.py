@@ -18,7 +18,7 @@ from dtk.records.tables import Recorded
 from dtk.scaling.shares import by_step
 from dtk.scaling.timing import step_reductions
 from dtk.view.canvas import NO_RECORDS, axes, blank, box, headline, ink, only_text, wrapped
-from dtk.view.palette import replica_name, worker_color, worker_name
+from dtk.view.palette import replica_name, stroke, worker_color, worker_name
 from dtk.watch.waiting import State, Waiting, load, names
 
 __all__ = ["fan", "processes", "wait_for"]
@@ -119,7 +119,8 @@ def _write(ax: Axes, x: float, y: float, words: str, **style: Any) -> None:
 
 def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame, weights: int, lowest: float) -> None:
     """A process's box, with a box for each replica; its replicas' numbers are those of the step."""
-    _frame(ax, x, (lowest, _TOP), worker_color(int(own.worker.iloc[0])) if len(own) else ink(ax), dashed=own.empty)
+    color = stroke(worker_color(int(own.worker.iloc[0]))) if len(own) else ink(ax)
+    _frame(ax, x, (lowest, _TOP), color, dashed=own.empty)
     middle, wide = (x[0] + x[1]) / 2, x[1] - x[0]
     _write(ax, middle, _TOP - 0.045, name, fontweight="bold")
     if own.empty:
@@ -130,7 +131,8 @@ def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame,
     each = (wide - 0.02) / len(shown)
     for k, row in enumerate(shown):
         left = x[0] + 0.01 + k * each
-        _frame(ax, (left + 0.006, left + each - 0.006), (_FLOOR + 0.1, _TOP - 0.09), worker_color(int(row.replica)))
+        color = stroke(worker_color(int(row.replica)))
+        _frame(ax, (left + 0.006, left + each - 0.006), (_FLOOR + 0.1, _TOP - 0.09), color)
         examples = ngettext("{n} example", "{n} examples", row.examples)
         words = _(_REPLICA, replica=row.replica, examples=examples, share=row.loss)
         _write(ax, left + each / 2, (_FLOOR + 0.01 + _TOP) / 2, words, fontsize=8.5 if each > 0.13 else 7.0)
@@ -211,7 +213,7 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         name = replica_name(replica)
         if apart:
             name = _("worker {worker}, replica {replica}", worker=workers[replica], replica=replica)
-        _ray(ax, (count - 1) / 2 - row, name, (loss[replica], seen[replica]), worker_color(int(replica)))
+        _ray(ax, (count - 1) / 2 - row, name, (loss[replica], seen[replica]), stroke(worker_color(int(replica))))
     batch = _("global batch\n{examples}", examples=ngettext("{n} example", "{n} examples", seen.sum()))
     total = _("global loss\n{loss:.4f}", loss=loss.where(seen > 0, 0.0).sum(skipna=False))
     _value(ax, (_LEFT, 0), batch, ink(ax), fontsize=9)

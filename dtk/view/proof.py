@@ -23,6 +23,7 @@ __all__ = ["difference", "differences", "pictures", "proof"]
 NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
 _LARGEST = N_("The largest difference is {words}")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
+_MOST = 2000  # points; of more steps, each is the largest difference of several
 _LEAST = 1e-9  # where a difference of 0 of two updates is drawn
 
 
@@ -82,12 +83,13 @@ def difference(
 def _draw(ax: Axes, table: pandas.DataFrame, name: str, number: int | None) -> None:
     """Points, and the bound as a line. number: among several runs, which then have a colour for both."""
     color, marker = (kinds[(number or 0) % len(kinds)] for kinds in (CURVE_COLORS, _MARKERS))
-    kept = table.iloc[canvas.thinned(table.difference.to_numpy())]
+    bins = canvas.Bins(table.index[0], -(-len(table) // _MOST))
+    kept, allowed = bins.of(table.difference, "max"), bins.of(table.allowed, "min")
     points: dict[str, Any] = {"marker": marker, "ms": 5.0 if len(kept) <= 100 else 2.5, "mew": 0, "lw": 0.5}
-    ax.plot(kept.index, kept.difference, color=color, label=name or _("difference at a step"), gid="points", **points)
+    ax.plot(kept.index, kept, color=color, label=name or _("difference at a step"), gid="points", **points)
     line: dict[str, Any] = {"ls": (0, (4, 2)), "lw": 1.8, "color": canvas.ink(ax) if number is None else color}
     said = _("bound") if number is None else _("{name}: {words}", name=name, words=_("bound"))
-    ax.plot(kept.index, kept.allowed, label=said, gid="tolerance", **line)
+    ax.plot(kept.index, allowed, label=said, gid="tolerance", **line)
 
 
 def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str]) -> tuple[str, str]:

@@ -5,7 +5,7 @@ step's time goes, and when its gradients are reduced.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas
@@ -19,19 +19,21 @@ from dtk.scaling import timing
 from dtk.scaling.summary import GAPS, losses
 from dtk.scaling.timing import PARTS, step_parts, step_reductions
 from dtk.view import canvas
-from dtk.view.palette import PART_COLORS, PART_NAMES, worker_color, worker_name
+from dtk.view.palette import PART_COLORS, PART_NAMES, stroke, worker_color, worker_name
+
+if TYPE_CHECKING:
+    from dtk.studies.study import Study
 
 __all__ = ["efficiency", "overlap", "step_time", "throughput"]
 
 NO_POINTS = N_("no point of this study was measured: see study.points.failed")
-_MEASURED = worker_color(0)
 _MARK: dict[str, Any] = {"lw": 2.2, "solid_capstyle": "butt"}
 _WIDTH = 0.82  # of a bar
 _APART = 0.2  # of a rate: what its repeats may differ by on a machine that does nothing else
 _SHOWN = 0.07  # of the axes' height: a segment that is lower holds no text
 
 
-def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None = None) -> Axes:
+def throughput(*runs: Recorded | Study, ax: Axes | None = None, labels: Sequence[str] | None = None) -> Axes:
     """Draw examples/s of all workers together, a bar per run, divided by what each worker contributed to its steps.
 
     Medians over the steps after the first. The mark is ideal: N times the rate of the first run given that has one
@@ -50,15 +52,16 @@ def throughput(*runs: Any, ax: Axes | None = None, labels: Sequence[str] | None 
         if len(runs) > 1 or labels is not None:
             raise ValueError("a study is drawn by itself; its rows are named by what was studied")
         return _each_curve(runs[0], ax, _throughput)
-    names = canvas.names_of([_label(run) for run in runs] if labels is None else labels, len(runs))
-    if all(run.records.empty for run in runs):
+    given: Sequence[Any] = runs
+    names = canvas.names_of([_label(run) for run in given] if labels is None else labels, len(given))
+    if all(run.records.empty for run in given):
         return canvas.only_text(ax, canvas.NO_RECORDS)
     (ax,) = canvas.axes(ax)
-    rates = [timing.throughput(run.records) for run in runs]
-    sizes = [run.records.replica.nunique() for run in runs]
+    rates = [timing.throughput(run.records) for run in given]
+    sizes = [run.records.replica.nunique() for run in given]
     single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k])), None)
     ends = [rate for rate in rates if np.isfinite(rate)]
-    for row, (run, rate, size) in enumerate(zip(runs, rates, sizes, strict=True)):
+    for row, (run, rate, size) in enumerate(zip(given, rates, sizes, strict=True)):
         _bar(ax, row, rate, run.records.groupby("worker").examples.sum())
         if single is not None and size > 1:
             ends.append(size * rates[single])
@@ -115,7 +118,7 @@ def _words_of_runs(
 # ---- studies
 
 
-def efficiency(study: Any, ax: Axes | None = None) -> Axes:
+def efficiency(study: Study, ax: Axes | None = None) -> Axes:
     """Draw examples/s in per cent of ideal by number of workers, and by name what lies between. One picture per curve.
 
     The mark is the ceiling: what the same workers would reach without any communication. Below it are communication,
@@ -153,18 +156,20 @@ def _name(curve: pandas.DataFrame) -> str:
 def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
     """Ideal, ceiling and measured, and under each measured point what most of its distance from ideal is due to."""
     ax.plot(curve.index, curve.ideal, color=canvas.ink(ax), lw=1.4, ls=(0, (4, 2)), label=_("ideal"))
-    _line(ax, curve, "ceiling", _("ceiling: no communication"), color="#999999", marker="s")
-    _line(ax, curve, "measured", _("measured"), color=_MEASURED, marker="o")
+    ax.axhline(curve.baseline.iloc[0], color=canvas.ink(ax), lw=1.4, ls=":", label=_("one process: the baseline"))
+    _line(ax, curve, "ceiling", _("ceiling: no communication"), color=stroke(PART_COLORS["ceiling"]), marker="s")
+    _line(ax, curve, "measured", _("measured"), color=PART_COLORS["measured"], marker="o")
     for x, row in enumerate(curve.itertuples()):
         if row.gap and row.workers > 1 and np.isfinite(row.measured):
-            canvas.note(ax, _(row.gap), (x, row.measured), (0, -9), ha="center", va="top")
+            ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a line would cross the words
+            canvas.note(ax, _(row.gap), (x, row.measured), (0, -9), ha="center", va="top", bbox=ground)
         elif row.failed and not np.isfinite(row.measured):
             _failed(ax, x, _("failed"))
     known = curve[["ideal", "ceiling", "measured", "ceiling_max", "measured_max"]].to_numpy(float)
-    ax.set_ylim(0, 1.22 * np.nanmax(known[np.isfinite(known)]))  # the legend has its place above the lines
+    ax.set_ylim(0, 1.32 * np.nanmax(known[np.isfinite(known)]))  # the legend has its place above the lines
     ax.set_ylabel(_("examples/s"))
     canvas.counts(ax.yaxis)
-    ax.legend(loc="upper left", frameon=False, fontsize=9, ncols=3)
+    ax.legend(loc="upper left", frameon=False, fontsize=9, ncols=2)
     canvas.headline(ax, *_with_doubt(curve, *_throughput_words(curve)))
 
 
@@ -250,7 +255,7 @@ def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
     """
     bottom = 0.0
     for name, height in {N_("measured"): float(row.efficiency), **losses(row.to_dict())}.items():
-        color = PART_COLORS.get(name, _MEASURED)
+        color = PART_COLORS[name]
         ax.bar(x, height, _WIDTH, bottom, color=color, label=name, lw=0)
         words = f"{height:.0%}" if name == "measured" else _(name) if name == row.gap else ""
         if height > _SHOWN and columns(words) <= room:
@@ -281,7 +286,7 @@ def _failed(ax: Axes, x: int, words: str) -> None:
 
 # ---- a step's parts
 
-_PART_SHOWN = 0.075  # of the longest bar: a part that is shorter holds no number
+_PART_SHOWN, _SEEN = 0.075, 0.005  # of the longest bar: what is shorter holds no number, and can't be seen
 NOTHING = N_("no all-reduce of gradients was noted: it takes two workers, and records of steps")
 _OPACITY = {"compute": 0.35, "waiting": 1.0, "all_reduce": 1.0}
 _IN_A_LANE = {
@@ -291,7 +296,7 @@ _IN_A_LANE = {
 }
 
 
-def step_time(run: Any, ax: Axes | None = None) -> Axes:
+def step_time(run: Recorded | Study, ax: Axes | None = None) -> Axes:
     """Draw where a step's time goes: python, input, compute, all_reduce and waiting (`dtk.step_parts`), in ms.
 
     Args:
@@ -314,10 +319,11 @@ def step_time(run: Any, ax: Axes | None = None) -> Axes:
                 color = canvas.on(PART_COLORS[part])
                 ax.text(right - value / 2, row, three(value), ha="center", va="center", color=color, fontsize=9)
     canvas.name_rows(ax, list(table.index), margin=0)
-    ax.set_ylabel(_("workers × examples each") if of_study else "")  # noqa: RUF001
     ax.set(xlabel=_("ms a step"), xlim=(0, 1.14 * longest))
-    canvas.legend_below(ax, [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in PARTS], ncols=5)
-    canvas.headline(ax, *_parts_words(table))
+    seen = [part for part in PARTS if table[part].max() > _SEEN * longest]
+    canvas.legend_below(ax, [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in seen], ncols=5)
+    title, caption = _parts_words(table)
+    canvas.headline(ax, title, f"{caption} {_('A row: workers × examples each.')}" if of_study else caption)  # noqa: RUF001
     return ax
 
 
@@ -333,7 +339,7 @@ def _of_study(study: Any) -> pandas.DataFrame:
     points = study.points
     points = points[(points.kind == "cluster") & (points.failed == "")]
     table = points.groupby(["workers", "per_replica_batch"])[list(PARTS)].median() * 1e3
-    table.index = [f"{workers} × {each}" for workers, each in table.index.to_flat_index()]  # noqa: RUF001
+    table.index = [f"{workers}\xa0×\xa0{each}" for workers, each in table.index.to_flat_index()]  # noqa: RUF001
     return table
 
 
@@ -352,7 +358,7 @@ def _parts_words(table: pandas.DataFrame) -> tuple[str, str]:
 # ---- all-reduces beside the backward pass
 
 
-def overlap(*runs: Any, step: int | None = None, labels: list[str] | None = None, ax: Axes | None = None) -> Axes:
+def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None = None, ax: Axes | None = None) -> Axes:
     """Draw a step of worker 0, a lane for each all-reduce: until its gradients are there, waiting, reducing.
 
     With `CommunicationOptions(bytes_per_pack=...)` there are several, and the first begin while earlier layers'

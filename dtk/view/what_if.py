@@ -18,6 +18,7 @@ from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, ETHERNET_100, LINKS, Cl
 from dtk.scaling.prediction import LIMITS, predict
 from dtk.view.canvas import axes, headline, ink, legend_below, note
 from dtk.view.controls import Lab
+from dtk.view.palette import PART_COLORS, stroke
 
 __all__ = ["EXAMPLE", "LIMIT_COLORS", "predictions", "what_if", "what_if_lab"]
 
@@ -32,8 +33,7 @@ EXAMPLE = Job(
     spread=0.03,
     critical_batch=20_000,
 )
-# Of Okabe and Ito's palette; no worker has a colour here.
-LIMIT_COLORS = dict(zip(LIMITS[:4], ("#009E73", "#E69F00", "#0072B2", "#CC79A7"), strict=True))
+LIMIT_COLORS = {limit: stroke(PART_COLORS[limit]) for limit in LIMITS[:4]}
 _POINTS = 49
 _LOST_BY = {"straggler": N_("waiting for stragglers")}
 _ALGORITHMS = {"ring": N_("ring"), "halving_doubling": N_("halving and doubling"), "tree": N_("tree")}

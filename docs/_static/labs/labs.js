@@ -5,7 +5,6 @@ import { ask, choice, el, picture, round, setWords, slider, svg, t } from "./pag
 import { replay } from "./replay.js";
 import { DIVISORS, numbers, ring } from "./steps.js";
 
-const LIMIT_COLORS = { compute: "#009E73", straggler: "#E69F00", bandwidth: "#0072B2", latency: "#CC79A7" };
 const sequence = (first, last) => Array.from({ length: last - first + 1 }, (_, k) => first + k);
 
 function whatIf(place, data) {
@@ -17,19 +16,19 @@ function whatIf(place, data) {
       const now = { ...job, batch: batch.value(), gradient_bytes: size.value() * 1e6, overlap: overlap.value(), spread: spread.value(), pack_bytes: (job.pack_bytes / job.gradient_bytes) * size.value() * 1e6 };
       const cluster = { link: links[link.value()], algorithm: algorithm.value() };
       const rows = counts.map((n) => predict(now, cluster, n)), here = predict(now, cluster, workers.value());
-      drawn.replaceChildren(throughput(rows, here));
+      drawn.replaceChildren(throughput(rows, here, data.limits));
       const said = t("{workers} workers: {rate} examples/s, {part} % of {workers} times one worker.", { workers: here.workers, rate: round(here.throughput), part: Math.round(100 * here.efficiency) });
       const limit = here.slowed_by === "compute" ? t("At most a tenth is lost.") : t("Most is lost by: {limit}.", { limit: t(here.slowed_by) });
       says.textContent = `${said} ${limit}`;
     };
-    const workers = slider(t("workers"), counts, 256, (n) => n.toLocaleString("en-US"), draw);
+    const workers = slider(t("workers"), counts, 1024, (n) => n.toLocaleString("en-US"), draw);
     const batch = slider(t("per-replica batch"), sequence(0, 10).map((power) => 2 ** power), 64, String, draw);
     const size = slider(t("gradients, MB"), [0.1, 1, 10, 30, job.gradient_bytes / 1e6, 300, 1000, 3000], job.gradient_bytes / 1e6, round, draw);
     const spread = slider(t("stragglers ±"), sequence(0, 50).map((k) => k / 100), job.spread, (part) => `${Math.round(100 * part)} %`, draw);
     const link = choice(t("link"), Object.keys(links).map((name) => [name, links[name].text]), "100 Gb/s Ethernet", draw);
     const algorithm = choice(t("all-reduce"), [["ring", t("ring")], ["halving_doubling", t("halving and doubling")], ["tree", t("tree")]], "ring", draw);
     const overlap = slider(t("overlap"), sequence(0, 10).map((k) => k / 10), job.overlap, (part) => `${Math.round(100 * part)} %`, draw);
-    place.append(el("div", { class: "dtk-controls" }, ...[workers, batch, size, spread, link, algorithm, overlap].map((each) => each.row)), el("div", { class: "dtk-scroll" }, drawn), legend(LIMITS.slice(0, 4).map((name) => [LIMIT_COLORS[name], t(name)])), says);
+    place.append(el("div", { class: "dtk-controls" }, ...[workers, batch, size, spread, link, algorithm, overlap].map((each) => each.row)), el("div", { class: "dtk-scroll" }, drawn), legend(LIMITS.slice(0, 4).map((name) => [data.limits[name], t(name)])), says);
     draw();
   };
   const at = (name) => predict(job, { link: links[name], algorithm: "ring" }, 1024).throughput;
@@ -38,7 +37,7 @@ function whatIf(place, data) {
   place.append(ask(t("1,024 workers train ResNet-50; a ring over 10 Gb/s Ethernet is replaced by 100 Gb/s. How many times as many examples a second?"), [t("less than 3 times"), t("3 to 8 times"), t("10 times, as the wire is")], times < 3 ? 0 : times < 8 ? 1 : 2, reason, open));
 }
 
-function throughput(rows, here) {
+function throughput(rows, here, colors) {
   const [left, right, top, bottom, most] = [62, 500, 14, 190, 10000];
   const highest = rows.at(-1).ideal, lowest = rows[0].throughput / 2;
   const x = (n) => left + ((right - left) * Math.log(n)) / Math.log(most);
@@ -52,7 +51,7 @@ function throughput(rows, here) {
     marks.push(svg("text", { class: "faint", x: left - 6, y: y(rate) + 4, "text-anchor": "end" }, rate.toLocaleString("en-US", { notation: "compact" })));
   }
   for (const n of [1, 10, 100, 1000, 10000]) marks.push(svg("text", { class: "faint", x: x(n), y: bottom + 18, "text-anchor": "middle" }, n.toLocaleString("en-US")));
-  const dots = rows.map((row) => svg("circle", { cx: x(row.workers), cy: y(row.throughput), r: 4.5, fill: LIMIT_COLORS[row.slowed_by] }));
+  const dots = rows.map((row) => svg("circle", { cx: x(row.workers), cy: y(row.throughput), r: 4.5, fill: colors[row.slowed_by] }));
   const said = t("Throughput for 1 to 10,000 workers, on logarithmic axes, beside the dashed line of what as many single workers would reach.");
   return picture(520, 236, said, ...marks,
     svg("polyline", { class: "ink", points: line("ideal"), "stroke-dasharray": "5 4" }), svg("polyline", { class: "ink", points: line("throughput"), "stroke-width": 2 }), ...dots,
@@ -69,7 +68,7 @@ function lossScaling(place, data) {
     const drawn = el("div"), says = el("p", { class: "dtk-says", role: "status" });
     const draw = () => {
       const now = numbers(data.losses, replicas.value(), examples.value(), divisor.value());
-      drawn.replaceChildren(bars(now, data.colors));
+      drawn.replaceChildren(bars(now, data.colors), legend(now.shares.map((_, k) => [data.colors[k], t("replica {replica}", { replica: k })])));
       const sum = `${now.shares.map((share) => round(share)).join(" + ")} = ${round(now.loss)}`;
       const right = Math.abs(now.ratio - 1) < 1e-9;
       const verdict = right ? t("The loss and the gradient are one device's.") : t("The loss, the gradient and so the step are {ratio} times one device's.", { ratio: round(now.ratio) });
@@ -78,7 +77,7 @@ function lossScaling(place, data) {
     const replicas = slider(t("replicas"), [1, 2, 3, 4], 2, String, draw);
     const examples = slider(t("examples of each"), sequence(1, 8), 2, String, draw);
     const divisor = choice(t("divide by the"), DIVISORS.map((name) => [name, t(name)]), "per-replica batch", draw);
-    place.append(el("div", { class: "dtk-controls" }, replicas.row, examples.row, divisor.row), el("div", { class: "dtk-scroll" }, drawn), legend(sequence(0, 3).map((k) => [data.colors[k], t("replica {replica}", { replica: k })])), says);
+    place.append(el("div", { class: "dtk-controls" }, replicas.row, examples.row, divisor.row), el("div", { class: "dtk-scroll" }, drawn), says);
     draw();
   };
   place.append(ask(t("Losses 2 and 3 lie on replica 0, losses 4 and 5 on replica 1. Each divides the sum of its own by its own two examples; the results are added up. Compared with one device, which takes the mean of all four, that is"), [t("half as much"), t("the same"), t("twice as much")], 2, t("2.5 + 4.5 = 7, and the mean is 3.5: with two replicas each example counts twice. What divides rightly for any number?"), open));
@@ -92,12 +91,14 @@ function bars(now, colors) {
     let from = 0;
     parts.push(svg("text", { x: left - 8, y: y + 21, "text-anchor": "end" }, name));
     values.forEach((value, k) => {
-      parts.push(svg("rect", { x: x(from), y, width: Math.max(0, x(from + value / unit) - x(from) - 1), height: 32, fill: colors[k] }));
+      parts.push(svg("rect", { x: x(from), y, width: Math.max(0, x(from + value / unit) - x(from) - 1), height: 32, fill: colors[k] }, svg("title", {}, `${t("replica {replica}", { replica: k })}: ${round(value)}`)));
       from += value / unit;
     });
   });
   const said = t("Loss and gradient of all replicas together: {ratio} times one device's, the dashed line.", { ratio: round(now.ratio) });
-  return picture(520, 140, said, ...parts, svg("line", { class: "ink", x1: x(1), x2: x(1), y1: 14, y2: 118, "stroke-width": 2, "stroke-dasharray": "5 4" }), svg("text", { class: "faint", x: x(1), y: 134, "text-anchor": "middle" }, t("one device")));
+  const scale = sequence(0, Math.floor(widest)).filter((times) => times !== 1);
+  const marks = scale.map((times) => svg("text", { class: "faint", x: x(times), y: 134, "text-anchor": "middle" }, String(times)));
+  return picture(520, 140, said, ...parts, ...marks, svg("line", { class: "ink", x1: x(1), x2: x(1), y1: 14, y2: 118, "stroke-width": 2, "stroke-dasharray": "5 4" }), svg("text", { class: "faint", x: x(1), y: 134, "text-anchor": "middle" }, t("one device")));
 }
 
 function ringLab(place, data) {
