@@ -201,6 +201,14 @@ def test_a_fit_whose_batch_grows_with_the_replicas_agrees_with_one_device_that_i
     assert json.loads(out)["verdict"] == "replicas"
 
 
+@pytest.mark.trains
+def test_a_program_that_sets_tf_config_itself_is_told_to_leave_it_out(script, here):
+    own = "{'cluster': {'worker': ['10.0.0.1:1', '10.0.0.2:1']}, 'task': {'type': 'worker', 'index': 0}}"
+    lines = ["import json, os", f"os.environ['TF_CONFIG'] = json.dumps({own})", "import tensorflow as tf"]
+    code, _, error = here(script("\n".join([*lines, "tf.distribute.MultiWorkerMirroredStrategy()"])))
+    assert (code, "of worker ['10.0.0.1:1', '10.0.0.2:1']" in error, "leave out the line" in error) == (1, True, True)
+
+
 @pytest.mark.slow  # tests/test_failures.py has it of functions
 def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
