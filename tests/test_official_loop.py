@@ -20,7 +20,8 @@ RUN_SAYS = {
     "replicas=2",
     "directory": "worker 1 raised ClusterConfigError: workers 0 and 1 both save checkpoints to training_checkpoints, "
     "where their files collide; let the chief save there and the others to places of their own (tempfile.mkdtemp())",
-    "reset": "raised AttributeError: Mean has no reset_states: Keras 3 calls it reset_state",
+    "reset": "raised AttributeError: Mean has no reset_states: Keras 3 calls it reset_state; or run it by dtk run "
+    "--keras 2",
 }
 VERIFY_SAYS = {
     # The last batch of an epoch then counts 45 and 44 examples as if they were equally many.

@@ -36,6 +36,17 @@ LAUNCHER = (
 KERAS_2 = "; a program that was written for Keras 2 runs by dtk run --keras 2, or dtk.run(..., keras=2)"
 NO_STEP = "SLURM_PROCID not found in environment. Not running inside a Slurm step?"
 PUBLIC = [
+    (
+        "AttributeError",
+        "property 'model' of 'Saves' object has no setter",
+        "raised AttributeError: Saves sets its own model, as in Keras 2; rename that attribute, or run it by dtk "
+        "run --keras 2",
+    ),
+    (
+        "ValueError",
+        "Cannot convert '5' to a shape.",
+        "raised ValueError: Keras 3 takes a tuple as a shape, (5,) in place of 5; or run it by dtk run --keras 2",
+    ),
     ("KeyError", "'SLURM_NTASKS'", f"raised KeyError: SLURM_NTASKS{LAUNCHER}"),
     ("KeyError", "'PMI_RANK'", f"raised KeyError: PMI_RANK{LAUNCHER}"),
     ("RuntimeError", NO_STEP, f"raised RuntimeError: SLURM_PROCID{LAUNCHER}"),

@@ -374,11 +374,19 @@ KNOWN = [
     ),
     (
         re.compile(r"'(\w+)' object has no attribute 'reset_states'"),
-        N_("{0} has no reset_states: Keras 3 calls it reset_state"),
+        N_("{0} has no reset_states: Keras 3 calls it reset_state; or run it by dtk run --keras 2"),
     ),
     (
         re.compile(r"'(\w+)' object has no attribute 'lr'"),
-        N_("{0} has no lr: Keras 3 calls it learning_rate"),
+        N_("{0} has no lr: Keras 3 calls it learning_rate; or run it by dtk run --keras 2"),
+    ),
+    (
+        re.compile(r"property 'model' of '(\w+)' object has no setter"),
+        N_("{0} sets its own model, as in Keras 2; rename that attribute, or run it by dtk run --keras 2"),
+    ),
+    (
+        re.compile(r"Cannot convert '(\d+)' to a shape"),
+        N_("Keras 3 takes a tuple as a shape, ({0},) in place of {0}; or run it by dtk run --keras 2"),
     ),
     (
         re.compile(r"module '(keras[\w.]*)' has no attribute '(\w+)'"),
