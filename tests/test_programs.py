@@ -224,6 +224,15 @@ def test_a_program_with_a_tf_config_of_its_own_is_told_to_leave_it_out(script, h
     assert (code, said in error, "leave out the line" in error) == (1, True, True)
 
 
+def test_a_program_that_fails_on_one_device_alone_is_not_taken_for_a_failed_run(script, here, tmp_path):
+    task = "json.loads(os.environ['TF_CONFIG'])['task']['index']"
+    lines = ["import json, os", f"open('{tmp_path}/ckpt-' + str({task}), 'x')"]  # as one that finds a checkpoint
+    code, out, error = here("--workers=2", "--verify", "--json", script("\n".join(lines)))
+    found = json.loads(out)
+    assert (code, found["verdict"], found["verified"], found["failed"]) == (4, "not followed", False, None)
+    assert "the run finished, but the program failed on one device, after it: worker 0 raised FileExistsError" in error
+
+
 @pytest.mark.slow  # tests/test_failures.py has it of functions
 def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
