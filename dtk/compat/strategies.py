@@ -6,7 +6,6 @@ TensorFlow 2.15 to 2.21.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -62,8 +61,10 @@ def join_once() -> None:
     def initialize(original: Any, self: Any, cluster_resolver: Any) -> None:
         from tensorflow.python.distribute import cross_device_utils as utils
 
-        cluster = cluster_resolver.cluster_spec().as_dict()
-        if ours and cluster != tf.train.ClusterSpec(json.loads(ours)["cluster"]).as_dict():
+        spec = cluster_resolver.cluster_spec()
+        cluster = spec.as_dict()
+        # Estimator leaves the evaluator out of its strategy's cluster: some of TF_CONFIG's tasks are enough.
+        if ours and any(f'"{at}"' not in ours for job in spec.jobs for at in spec.job_tasks(job)):
             words = N_(
                 "the program makes a cluster of its own, of {tasks}; dtk has set TF_CONFIG for each worker: leave out "
                 "the line that sets os.environ['TF_CONFIG'], and cluster_resolver= where there is one"
