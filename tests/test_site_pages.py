@@ -74,7 +74,8 @@ def test_the_navigation_has_every_lesson_in_its_order(tmp_path):
         listed = re.findall(r"^\d\d .+ <(\w+)>$", text, flags=re.MULTILINE)
         assert listed == list(lessons.ORDER)
     home = (tmp_path / "en" / "index.md").read_text(encoding="utf-8")
-    assert "Lessons <lessons/index>\nguide/index\nreference/index\nexplanation/index\nTeaching <teaching/index>" in home
+    folders = "guide/index\nreference/index\nexplanation/index\nevidence/index\n"
+    assert f"Lessons <lessons/index>\n{folders}Teaching <teaching/index>" in home
     guide = (tmp_path / "en" / "guide" / "index.md").read_text(encoding="utf-8")
     named = re.search(r"```\{toctree\}\n:hidden:\n\n(.*?)\n```", guide, flags=re.DOTALL)
     assert set(named[1].split()) == {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")}

@@ -16,7 +16,7 @@ __all__ = ["ENGLISH", "ROOT", "SECTIONS", "pages", "tree_of", "trees"]
 
 ROOT = Path(__file__).parent.parent.parent
 ENGLISH = "en"
-SECTIONS = ("guide", "reference", "explanation", "teaching")  # folders of docs/
+SECTIONS = ("guide", "reference", "explanation", "evidence", "teaching")  # folders of docs/
 _INDEX = "docs/README.md"
 
 
