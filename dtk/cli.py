@@ -166,13 +166,27 @@ def _common(options: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
     return {"fn": options.program or options.module, "argv": argv, "record": record, **same}
 
 
-def _verified(found: Run, options: argparse.Namespace, argv: list[str], said: dict[str, Any]) -> Run:
-    """Proves the run, and writes the verdict into `said`; returns the baseline."""
+def _verified(found: Run, options: argparse.Namespace, argv: list[str], said: dict[str, Any]) -> Run | None:
+    """Proves the run, and writes the verdict into `said`; returns the baseline, None where that fails."""
     from dtk.proof.proof import VERDICTS
     from dtk.run_report import compared  # with all figures, which a run does without
     from dtk.runs import baseline
 
-    single = baseline(workers=options.workers, **_common(options, argv))
+    try:
+        single = baseline(workers=options.workers, **_common(options, argv))
+    except WorkerFailed as error:
+        said |= {
+            "verdict": "not followed",
+            "verified": False,
+            "exit_code": VERDICTS["not followed"],
+            "error": str(error),
+        }
+        print(
+            f"dtk: not verified: the run finished, but the program failed on one device, after it: {error}",
+            file=sys.stderr,
+        )
+        print("dtk: does it go on from a checkpoint? It found the run's: save to tempfile.mkdtemp()", file=sys.stderr)
+        return None
     print("dtk: following the run, step by step, in one process; where that differs, in others", flush=True)
     verdict = compared(found, single, say=functools.partial(print, flush=True))
     print(f"the baseline's logs and records: {single.dir}")

@@ -46,7 +46,7 @@ __all__ = [
 
 # The message for a function, or a program, whose workers don't know of each other; to be filled with their number.
 ALONE = N_(
-    "nothing makes a strategy, so each of the {workers} workers trains alone, on everything; two lines make it one "
+    "no strategy joins the workers, so each of the {workers} trains alone, on everything; two lines make it one "
     "training: strategy = tf.distribute.MultiWorkerMirroredStrategy(), and `with strategy.scope():` around model and "
     "optimizer"
 )

@@ -136,8 +136,12 @@ CASES = {
         lanes=KERAS_3,
     ),
     "lr given": Case(p.with_lr, "the optimizer has no argument lr; Keras calls it learning_rate", lanes=KERAS_3),
-    "lr asked": Case(p.asked_for_lr, "SGD has no lr: Keras 3 calls it learning_rate", lanes=KERAS_3),
-    "reset_states": Case(p.reset, "Mean has no reset_states: Keras 3 calls it reset_state", lanes=KERAS_3),
+    "lr asked": Case(
+        p.asked_for_lr, "SGD has no lr: Keras 3 calls it learning_rate; or run it by dtk run --keras 2", lanes=KERAS_3
+    ),
+    "reset_states": Case(
+        p.reset, "Mean has no reset_states: Keras 3 calls it reset_state; or run it by dtk run --keras 2", lanes=KERAS_3
+    ),
     "saved as by Keras 2": Case(
         p.saved_as_by_keras_2,
         "written for Keras 2 (Invalid filepath extension for saving): run it by dtk run --keras 2, or dtk.run(..., "

@@ -16,10 +16,12 @@ LESSON = Path(__file__).parent.parent / "notebooks" / "05_custom_loop.ipynb"
 # What is said where one of the changes is missing: by the run that fails, or by verify.
 RUN_SAYS = {
     "strategy": "raised ClusterConfigError: dtk.record_step: the model was made under MirroredStrategy, so each of the "
-    "2 workers trains alone; use the parameter `strategy` that dtk fills, or MultiWorkerMirroredStrategy()",
+    "2 workers trains alone; make tf.distribute.MultiWorkerMirroredStrategy() in its place, or run one worker with "
+    "replicas=2",
     "directory": "worker 1 raised ClusterConfigError: workers 0 and 1 both save checkpoints to training_checkpoints, "
     "where their files collide; let the chief save there and the others to places of their own (tempfile.mkdtemp())",
-    "reset": "raised AttributeError: Mean has no reset_states: Keras 3 calls it reset_state",
+    "reset": "raised AttributeError: Mean has no reset_states: Keras 3 calls it reset_state; or run it by dtk run "
+    "--keras 2",
 }
 VERIFY_SAYS = {
     # The last batch of an epoch then counts 45 and 44 examples as if they were equally many.

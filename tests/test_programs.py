@@ -201,6 +201,38 @@ def test_a_fit_whose_batch_grows_with_the_replicas_agrees_with_one_device_that_i
     assert json.loads(out)["verdict"] == "replicas"
 
 
+OWN = "{'cluster': {'worker': ['10.0.0.1:1', '10.0.0.2:1']}, 'task': {'type': 'worker', 'index': 0}}"
+TWO_LINES = "import tensorflow as tf\nscope = tf.distribute.MultiWorkerMirroredStrategy().scope()"
+FIT = """
+with scope:
+    model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+model.fit(tf.ones((8, 1)), tf.ones((8, 1)))
+"""
+
+
+@pytest.mark.trains
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (f"os.environ['TF_CONFIG'] = json.dumps({OWN})", "of worker ['10.0.0.1:1', '10.0.0.2:1']; dtk"),
+        pytest.param("del os.environ['TF_CONFIG']", "while TF_CONFIG was not set", marks=pytest.mark.slow),
+    ],
+)
+def test_a_program_with_a_tf_config_of_its_own_is_told_to_leave_it_out(script, here, line, said):
+    code, _, error = here("--record", script(f"import json, os\n{line}\n{TWO_LINES}{FIT}"))
+    assert (code, said in error, "leave out the line" in error) == (1, True, True)
+
+
+def test_a_program_that_fails_on_one_device_alone_is_not_taken_for_a_failed_run(script, here, tmp_path):
+    task = "json.loads(os.environ['TF_CONFIG'])['task']['index']"
+    lines = ["import json, os", f"open('{tmp_path}/ckpt-' + str({task}), 'x')"]  # as one that finds a checkpoint
+    code, out, error = here("--workers=2", "--verify", "--json", script("\n".join(lines)))
+    found = json.loads(out)
+    assert (code, found["verdict"], found["verified"], found["failed"]) == (4, "not followed", False, None)
+    assert "the run finished, but the program failed on one device, after it: worker 0 raised FileExistsError" in error
+
+
 @pytest.mark.slow  # tests/test_failures.py has it of functions
 def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"

@@ -27,7 +27,48 @@ TEXTS = [
     for name, texts in lane["texts"].items()
     for number, (kind, message, by_a_peer) in enumerate(texts)
 ]
+# As public scripts raise them: docs/evidence/public_scripts.md.
+LAUNCHER = (
+    " is not set: the program asks Slurm, MPI or another launcher which worker it is; dtk run tells it in TF_CONFIG, "
+    "which tf.distribute.MultiWorkerMirroredStrategy() reads where it has no cluster_resolver=; the worker's number is "
+    "json.loads(os.environ['TF_CONFIG'])['task']['index']"
+)
+KERAS_2 = "; a program that was written for Keras 2 runs by dtk run --keras 2, or dtk.run(..., keras=2)"
+NO_STEP = "SLURM_PROCID not found in environment. Not running inside a Slurm step?"
+PUBLIC = [
+    (
+        "AttributeError",
+        "property 'model' of 'Saves' object has no setter",
+        "raised AttributeError: Saves sets its own model, as in Keras 2; rename that attribute, or run it by dtk "
+        "run --keras 2",
+    ),
+    (
+        "ValueError",
+        "Cannot convert '5' to a shape.",
+        "raised ValueError: Keras 3 takes a tuple as a shape, (5,) in place of 5; or run it by dtk run --keras 2",
+    ),
+    ("KeyError", "'SLURM_NTASKS'", f"raised KeyError: SLURM_NTASKS{LAUNCHER}"),
+    ("KeyError", "'PMI_RANK'", f"raised KeyError: PMI_RANK{LAUNCHER}"),
+    ("RuntimeError", NO_STEP, f"raised RuntimeError: SLURM_PROCID{LAUNCHER}"),
+    (
+        "AttributeError",
+        "module 'keras.callbacks' has no attribute 'experimental'",
+        f"raised AttributeError: Keras 3 has no keras.callbacks.experimental{KERAS_2}",
+    ),
+    (
+        "AttributeError",
+        "module 'tensorflow' has no attribute 'logging'",
+        "raised AttributeError: written for TensorFlow 1 (tf.logging); https://www.tensorflow.org/guide/migrate says "
+        "how it becomes 2",
+    ),
+    (
+        "AttributeError",
+        "'CollectiveAllReduceStrategy' object has no attribute 'experimental_run_v2'",
+        "raised AttributeError: strategy.experimental_run_v2 is called strategy.run since TensorFlow 2.2",
+    ),
+]
 MESSAGES = [message for lane in KEPT.values() for texts in lane["texts"].values() for _, message, _ in texts]
+MESSAGES += [message for _, message, _ in PUBLIC]
 LINES = [(stem, line) for stem, lane in KEPT.items() for line in lane["log"]]
 OTHERWISE = "put in words that nobody knows yet"  # in place of what a pattern finds
 
@@ -196,6 +237,8 @@ ONE_LINE = (
 @pytest.mark.parametrize(
     ("kind", "message", "said"),
     [
+        *PUBLIC,
+        ("KeyError", "'SMALL'", "raised KeyError: 'SMALL'"),
         ("ValueError", ONE_LINE, f"raised ValueError: {ONE_LINE}"),
         ("OSError", "no such directory: /srv/data/of/mine/x", "raised OSError: no such directory: .../x"),
     ],

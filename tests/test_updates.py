@@ -277,14 +277,14 @@ def test_steps_before_the_first_that_is_recorded_are_followed(capsys):
 
 
 def test_a_cluster_function_without_a_strategy_is_told_at_its_first_step():
-    with pytest.raises(dtk.WorkerFailed, match="nothing makes a strategy, so each of the 2 workers trains alone"):
+    with pytest.raises(dtk.WorkerFailed, match="no strategy joins the workers, so each of the 2 trains alone"):
         dtk.run(alone, workers=2)
     assert len(dtk.baseline(alone).records) == COUNT // BATCH
 
 
 def test_it_is_told_too_where_nothing_is_recorded(capsys):
     dtk.run(alone, workers=2, kwargs={"record": False})
-    assert "nothing makes a strategy, so each of the 2 workers trains alone" in capsys.readouterr().out
+    assert "no strategy joins the workers, so each of the 2 trains alone" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("keras", [None, pytest.param(2, marks=pytest.mark.slow)])

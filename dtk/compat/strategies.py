@@ -15,7 +15,8 @@ from typing import Any
 import wrapt
 
 from dtk.compat.libraries import replaces, tf
-from dtk.errors import DtkError
+from dtk.errors import ClusterConfigError, DtkError
+from dtk.language import N_, _
 
 __all__ = [
     "MESSAGE_BYTES",
@@ -51,15 +52,25 @@ def join_once() -> None:
 
     TensorFlow starts the executor of collectives anew for each of them. What a peer has asked the old executor for by
     then is lost, so that both workers wait forever in the broadcast of the first variable; and the collective keys
-    begin anew as well. tests/test_compat.py tells when this can go.
+    begin anew as well. tests/test_compat.py tells when this can go. A strategy over other workers than those of
+    TF_CONFIG, as it is now, is refused: it would wait for them.
     """
     first: dict[str, Any] = {}
+    ours = os.environ.get("TF_CONFIG")
 
     @replaces(_EXTENDED, "_initialize_multi_worker")
     def initialize(original: Any, self: Any, cluster_resolver: Any) -> None:
         from tensorflow.python.distribute import cross_device_utils as utils
 
-        cluster = cluster_resolver.cluster_spec().as_dict()
+        spec = cluster_resolver.cluster_spec()
+        cluster = spec.as_dict()
+        # Estimator leaves the evaluator out of its strategy's cluster: some of TF_CONFIG's tasks are enough.
+        if ours and any(f'"{at}"' not in ours for job in spec.jobs for at in spec.job_tasks(job)):
+            words = N_(
+                "the program makes a cluster of its own, of {tasks}; dtk has set TF_CONFIG for each worker: leave out "
+                "the line that sets os.environ['TF_CONFIG'], and cluster_resolver= where there is one"
+            )
+            raise ClusterConfigError(_(words, tasks=", ".join(f"{task} {at}" for task, at in cluster.items())))
         if not (has_a_cluster() and first.get("cluster") == cluster):
             original(self, cluster_resolver)
             if getattr(self, "_std_server_started", False):

@@ -115,7 +115,7 @@ def _table(run: Recorded) -> list[tuple[str, ...]]:
 
 def _in_a_line(said: dict[str, Any]) -> str:
     if not said["steps"]:
-        return _("no step was recorded: a program's fits are with --record, a loop with dtk.record_step")
+        return _("no step to show: a fit's are with --record or --verify, a loop's where it calls dtk.record_step")
     rate = said["examples_per_second"]
     parts = [
         _(

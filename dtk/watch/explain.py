@@ -374,10 +374,41 @@ KNOWN = [
     ),
     (
         re.compile(r"'(\w+)' object has no attribute 'reset_states'"),
-        N_("{0} has no reset_states: Keras 3 calls it reset_state"),
+        N_("{0} has no reset_states: Keras 3 calls it reset_state; or run it by dtk run --keras 2"),
     ),
     (
         re.compile(r"'(\w+)' object has no attribute 'lr'"),
-        N_("{0} has no lr: Keras 3 calls it learning_rate"),
+        N_("{0} has no lr: Keras 3 calls it learning_rate; or run it by dtk run --keras 2"),
+    ),
+    (
+        re.compile(r"property 'model' of '(\w+)' object has no setter"),
+        N_("{0} sets its own model, as in Keras 2; rename that attribute, or run it by dtk run --keras 2"),
+    ),
+    (
+        re.compile(r"Cannot convert '(\d+)' to a shape"),
+        N_("Keras 3 takes a tuple as a shape, ({0},) in place of {0}; or run it by dtk run --keras 2"),
+    ),
+    (
+        re.compile(r"module '(keras[\w.]*)' has no attribute '(\w+)'"),
+        N_(
+            "Keras 3 has no {0}.{1}; a program that was written for Keras 2 runs by dtk run --keras 2, or dtk.run(..., "
+            "keras=2)"
+        ),
+    ),
+    (
+        re.compile(r"module 'tensorflow[\w.]*' has no attribute '(contrib|logging|app|Session|placeholder)'"),
+        N_("written for TensorFlow 1 (tf.{0}); https://www.tensorflow.org/guide/migrate says how it becomes 2"),
+    ),
+    (
+        re.compile(r"object has no attribute '(experimental_run_v2)'"),
+        N_("strategy.{0} is called strategy.run since TensorFlow 2.2"),
+    ),
+    (
+        re.compile(r"^'?((?:SLURM|PMI|PMIX|OMPI|SM|AIP)_\w+)'?(?: not found in environment.*)?$"),
+        N_(
+            "{0} is not set: the program asks Slurm, MPI or another launcher which worker it is; dtk run tells it in "
+            "TF_CONFIG, which tf.distribute.MultiWorkerMirroredStrategy() reads where it has no cluster_resolver=; the "
+            "worker's number is json.loads(os.environ['TF_CONFIG'])['task']['index']"
+        ),
     ),
 ]

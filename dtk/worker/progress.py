@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import wrapt
 
 from dtk.compat import tap, updates
+from dtk.compat.libraries import tf
 from dtk.compat.per_replica import key_of, name_of, strategy_of
 from dtk.compat.strategies import has_a_cluster
 from dtk.environment import Here
@@ -191,9 +192,14 @@ def check_strategy(who: str, weights: list[Any], place: Here) -> None:
     strategy = strategy_of(weights)
     if strategy is not None and strategy.num_replicas_in_sync <= place.replicas:
         words = N_(
-            "{who}: the model was made under {name}, so each of the {workers} workers trains alone; use the parameter "
-            "`strategy` that dtk fills, or MultiWorkerMirroredStrategy()"
+            "{who}: the model was made under {name}, so each of the {workers} workers trains alone; make "
+            "tf.distribute.MultiWorkerMirroredStrategy() in its place, or run one worker with replicas={workers}"
         )
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            words = N_(
+                "{who}: the strategy was made while TF_CONFIG was not set, so each of the {workers} workers trains "
+                "alone; leave out the line that removes it, such as os.environ.pop('TF_CONFIG')"
+            )
         raise ClusterConfigError(_(words, who=who, name=type(strategy).__name__, workers=place.workers))
     if not has_a_cluster():
         raise ClusterConfigError(f"{who}: {_(ALONE, workers=place.workers)}")
