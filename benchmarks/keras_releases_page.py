@@ -281,6 +281,8 @@ hand.
 
 "With dtk" is `dtk.correct_keras()`, for the releases that dtk supports ([what it corrects](compat.md)).
 
+What is wrong in the newest release, with its patch: [texts for upstream](../upstream/README.md).
+
 Not tested: GPUs and TPUs, other strategies, more than two replicas, two replicas in each of two workers,
 `jit_compile`, Estimator, other backends of Keras, other pairs of Keras and TensorFlow, and patches of a minor
 release other than the newest. The models have one or two weights: a ✓ says that this number is right, not that all
