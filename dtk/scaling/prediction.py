@@ -261,7 +261,7 @@ def _solve(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 
 def _nonnegative(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Solve `columns @ x = target` by least squares, x >= 0: unknowns that would be negative are 0, the lowest first."""
+    """Solve `columns @ x = target` by least squares, x >= 0: what would be negative is 0, the lowest first."""
     size = np.linalg.norm(columns, axis=1)  # columns of like size keep the equations well conditioned
     kept = size > 0
     size = np.where(kept, size, 1.0)
