@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from queue import Empty, Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +20,7 @@ from dtk.worker.ring import Ring
 
 __all__ = ["Outcome", "Team", "all_gather", "on_parts", "reduce_scatter", "rehearse", "teams"]
 
-_PATIENCE = 3.0  # seconds until a message counts as one that nobody sends
+_PATIENCE = 3.0  # seconds until a message counts as one that is not sent, though another worker is busy
 _SECONDS = 20.0  # a function that is still busy then has a loop without an end
 
 
@@ -82,16 +82,36 @@ class NoMessage(Exception):
     """A worker waits for a message that no worker sends."""
 
 
-class _Ring(Ring):
-    """`dtk.ring()` as a thread has it: messages go through queues, and nothing is written down.
+class _Messages:
+    """The messages under way, by (sender, receiver).
 
-    boxes: the messages under way, by sender and receiver.
+    idle: what each worker waits for; None for one that has ended. Once all are idle, nobody sends anything any more.
     """
 
-    def __init__(self, worker: int, boxes: list[list[Queue[tuple[dict[str, Any], np.ndarray]]]]):
+    def __init__(self, workers: int):
+        self.workers, self.changed = workers, threading.Condition()
+        self.boxes: dict[tuple[int, int], deque[tuple[dict[str, Any], np.ndarray]]] = defaultdict(deque)
+        self.idle: dict[int, tuple[int, int] | None] = {}
+
+    def in_vain(self) -> bool:
+        return len(self.idle) == self.workers and not any(self.boxes[key] for key in self.idle.values() if key)
+
+    def wait(self, worker: int, key: tuple[int, int] | None) -> None:
+        with self.changed:
+            self.idle[worker] = key
+            self.changed.notify_all()
+            if key:
+                self.changed.wait_for(lambda: self.boxes[key] or self.in_vain(), _PATIENCE)
+                del self.idle[worker]
+
+
+class _Ring(Ring):
+    """`dtk.ring()` as a thread has it: messages go through this process's memory, and nothing is written down."""
+
+    def __init__(self, worker: int, messages: _Messages):
         place: Any = SimpleNamespace(worker=worker, workers=1)
         super().__init__(place, timeout=_PATIENCE)  # a ring of one has no connections
-        self.workers, self.messages_sent, self._boxes = len(boxes), 0, boxes
+        self.workers, self.messages_sent, self._messages = messages.workers, 0, messages
         around: Any = SimpleNamespace(next=(worker + 1) % self.workers, previous=(worker - 1) % self.workers)
         self._neighbours = around
 
@@ -103,12 +123,13 @@ class _Ring(Ring):
     ) -> tuple[dict[str, Any], np.ndarray]:
         self.bytes_sent += array.nbytes
         self.messages_sent += 1
-        self._boxes[self.worker][receiver].put((about, array))
-        try:
-            return self._boxes[sender][self.worker].get(timeout=_PATIENCE)
-        except Empty:
+        messages, expected = self._messages, (sender, self.worker)
+        messages.boxes[self.worker, receiver].append((about, array))
+        messages.wait(self.worker, expected)
+        if not messages.boxes[expected]:
             words = N_("worker {to} waits for a message from worker {by}, which sends none")
-            raise NoMessage(_(words, to=self.worker, by=sender)) from None
+            raise NoMessage(_(words, to=self.worker, by=sender))
+        return messages.boxes[expected].popleft()
 
 
 def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Outcome | None:
@@ -121,8 +142,8 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
         NoMessage: the workers wait for each other forever, or one of them has a loop without an end.
         Exception: what a worker's function raised.
     """
-    boxes: list[list[Queue[tuple[dict[str, Any], np.ndarray]]]] = [[Queue() for _to in arguments] for _by in arguments]
-    rings = [_Ring(worker, boxes) for worker in range(len(arguments))]
+    messages = _Messages(len(arguments))
+    rings = [_Ring(worker, messages) for worker in range(len(arguments))]
     results: list[Any] = [None] * len(rings)
     errors: dict[int, Exception] = {}
 
@@ -131,6 +152,7 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
             results[worker] = function(rings[worker], *arguments[worker])
         except Exception as error:
             errors[worker] = error
+        messages.wait(worker, None)
 
     threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in range(len(rings))]
     for thread in threads:

@@ -202,7 +202,7 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
     if (table.workers == 1).any():
         parts.append([1.0] * len(costs))
     columns, seconds = np.array(parts).T, table.seconds.to_numpy(np.float64)
-    best = _solve(columns, seconds)
+    (best,) = _solve(columns[None], seconds[None])
     if best[1] <= 0:
         what = N_(
             "up to {size} MB, larger arrays did not take longer, so the bandwidth can't be known; measure larger ones"
@@ -210,7 +210,7 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
         raise ClusterConfigError(_(what, size=three(table.bytes.max() / 1e6)))
     picks = np.random.default_rng(0).integers(len(seconds), size=(_RESAMPLES, len(seconds)))
     picks = picks[np.linalg.matrix_rank(columns[picks] / columns.max(axis=0)) == len(parts)]
-    many = np.array([_solve(columns[pick], seconds[pick]) for pick in picks])
+    many = _solve(columns[picks], seconds[picks])
     tail = 100 * (1 - _LEVEL) / 2
     low, high = np.percentile(many[:, :2], [tail, 100 - tail], axis=0)
     widest = (1 / high[1], 1 / low[1] if low[1] > 0 else math.inf)
@@ -246,30 +246,35 @@ def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame
 
 
 def _solve(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """A robust fit of columns, `(rows, unknowns)`, to seconds, `(rows,)`, with no unknown below 0."""
+    """Fit columns, `(fits, rows, unknowns)`, robustly to seconds, `(fits, rows)`, with no unknown below 0."""
     expected, weights = seconds, np.ones_like(seconds)
     for __ in range(_ROUNDS):
         scale = np.sqrt(weights) / expected
-        found = _nonnegative(columns * scale[:, None], seconds * scale)
+        found = _nonnegative(columns * scale[..., None], seconds * scale)
         # Relative to what is expected: relative to what was measured, a timing that is too short would count for more.
-        expected = np.maximum(columns @ found, 0.1 * seconds)
+        expected = np.maximum((columns @ found[..., None])[..., 0], 0.1 * seconds)
         errors = np.maximum(np.abs(seconds / expected - 1), 1e-12)
         # The median of |error| estimates the standard deviation, undisturbed by outliers.
-        weights = np.minimum(1.0, _HUBER * max(1.4826 * float(np.median(errors)), 1e-12) / errors)
+        middle = np.maximum(1.4826 * np.median(errors, axis=1, keepdims=True), 1e-12)
+        weights = np.minimum(1.0, _HUBER * middle / errors)
     return found
 
 
 def _nonnegative(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Least squares of `columns @ x = target`, x >= 0: unknowns that would be negative are 0, the lowest first."""
-    size = np.linalg.norm(columns, axis=0)  # columns of like size keep the equations well conditioned
-    kept, found = np.flatnonzero(size), np.zeros(len(size))
-    while len(kept):
-        part = np.linalg.lstsq(columns[:, kept] / size[kept], target, rcond=None)[0]
-        if part.min() >= 0:
-            found[kept] = part / size[kept]
-            break
-        kept = np.delete(kept, part.argmin())
-    return found
+    """Solve `columns @ x = target` by least squares, x >= 0: what would be negative is 0, the lowest first."""
+    size = np.linalg.norm(columns, axis=1)  # columns of like size keep the equations well conditioned
+    kept = size > 0
+    size = np.where(kept, size, 1.0)
+    while True:
+        some = columns / size[:, None] * kept[:, None]
+        rows = some.swapaxes(1, 2)
+        # A column that is left out has a 1 of its own on the diagonal, and its unknown is 0.
+        normal = rows @ some + np.eye(some.shape[2]) * ~kept[:, None]
+        found = np.linalg.solve(normal, rows @ target[..., None])[..., 0]
+        below = np.flatnonzero(found.min(axis=1) < 0)
+        if not len(below):
+            return found / size
+        kept[below, found[below].argmin(axis=1)] = False
 
 
 class Result(NamedTuple):
