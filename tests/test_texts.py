@@ -33,7 +33,7 @@ LAUNCHER = (
     "which tf.distribute.MultiWorkerMirroredStrategy() reads where it has no cluster_resolver=; the worker's number is "
     "json.loads(os.environ['TF_CONFIG'])['task']['index']"
 )
-KERAS_2 = "; a program that was written for Keras 2 runs by dtk run --keras 2, or dtk.run(..., keras=2)"
+KERAS_2 = "; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=2)"
 NO_STEP = "SLURM_PROCID not found in environment. Not running inside a Slurm step?"
 PUBLIC = [
     (
@@ -53,7 +53,17 @@ PUBLIC = [
     (
         "AttributeError",
         "module 'keras.callbacks' has no attribute 'experimental'",
-        f"raised AttributeError: Keras 3 has no keras.callbacks.experimental{KERAS_2}",
+        f"raised AttributeError: this Keras has no keras.callbacks.experimental{KERAS_2}",
+    ),
+    (
+        "ImportError",
+        "cannot import name 'np_utils' from 'keras.utils' (/srv/keras/utils/__init__.py)",
+        f"raised ImportError: this Keras has no keras.utils.np_utils{KERAS_2}",
+    ),
+    (
+        "ModuleNotFoundError",
+        "No module named 'tensorflow.keras.layers.experimental'",
+        f"raised ModuleNotFoundError: this Keras has no tensorflow.keras.layers.experimental{KERAS_2}",
     ),
     (
         "AttributeError",

@@ -248,6 +248,8 @@ def is_chatter(line: str) -> bool:
     return _CHATTER.match(line) is not None
 
 
+_KERAS = r"(?:tensorflow\.)?keras(?:\.(?!api\._v)\w+)*"  # a module; in TensorFlow 2.15 they are keras.api._v2's
+
 # TensorFlow's words -> the learner's. What a pattern captures fills the sentence; {install}: a command.
 KNOWN = [
     (
@@ -389,11 +391,16 @@ KNOWN = [
         N_("Keras 3 takes a tuple as a shape, ({0},) in place of {0}; or run it by dtk run --keras 2"),
     ),
     (
-        re.compile(r"module '(keras[\w.]*)' has no attribute '(\w+)'"),
-        N_(
-            "Keras 3 has no {0}.{1}; a program that was written for Keras 2 runs by dtk run --keras 2, or dtk.run(..., "
-            "keras=2)"
-        ),
+        re.compile(rf"module '({_KERAS})' has no attribute '(\w+)'"),
+        N_("this Keras has no {0}.{1}; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=2)"),
+    ),
+    (
+        re.compile(rf"cannot import name '(\w+)' from '({_KERAS})'"),
+        N_("this Keras has no {1}.{0}; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=2)"),
+    ),
+    (
+        re.compile(rf"(?:No module named '(?={_KERAS}\.)|`(?=keras\.optimizers\.legacy))([\w.]+)"),
+        N_("this Keras has no {0}; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=2)"),
     ),
     (
         re.compile(r"module 'tensorflow[\w.]*' has no attribute '(contrib|logging|app|Session|placeholder)'"),
