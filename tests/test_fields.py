@@ -161,7 +161,7 @@ def test_where_keras_made_a_node_is_folded_into_one_line():
     node = "Detected at node dense/mul defined at (most recent call last):"
     own, words = '  File "/tmp/cell.py", line 3, in call', "Matrix size-incompatible: In[0]: [16,3]"
     text = ["Graph execution error:", node, frames[0], "", *frames, "", own, words, "\t [[{{node dense/mul}}]] [Op:f]"]
-    assert errors.folded(text) == [text[0], "  ... 3 frames inside threading, keras", own, words]
+    assert errors.folded(text) == [text[0], "  ... 3 frames inside python, keras", own, words]
 
 
 def test_in_a_terminal_the_workers_traceback_stands_above_the_sentence():
