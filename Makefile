@@ -38,7 +38,7 @@ VSCODE := @vscode/jupyter-ipywidgets8@1.0.9
 AXE := axe-core@4.14.1
 
 # Most of a test's time is waiting, for a process to start or a deadline to pass: three files at a time on
-# two cores; without those that train, two.
+# two cores; without those that train, two, and without nbval, which takes two seconds of each process to import.
 THREE := -n 3 --dist loadfile
 TWO := -n 2 --dist loadfile
 
@@ -69,7 +69,7 @@ test: $(READY)  ## run the tests and the lessons, without slow tests, labs and a
 	$(BIN)/python -m pytest $(THREE) $(call report,$(VENV)) --nbval tests dtk notebooks/[0-9]*.ipynb notebooks/zh/00*.ipynb
 
 test-fast: $(READY)  ## run the tests that need no TensorFlow, workers or kernels, in less than a minute
-	$(BIN)/python -m pytest $(TWO) --fast tests
+	$(BIN)/python -m pytest $(TWO) --fast -p no:nbval tests
 
 test-thorough: $(READY)  ## run all tests, lessons, labs and appendices
 	DTK_THOROUGH=1 $(BIN)/python -m pytest $(THREE) --nbval tests dtk notebooks

@@ -93,6 +93,12 @@ class Run(RunLike):
         """
         return carry_out(job_of(self.folder, changes), time.monotonic(), quiet=True)
 
+    def _without(self, switches: tuple[str, ...]) -> Run:
+        """Run it once more, as `again` does, with these switched off; return the same where it is asked for again."""
+        if switches not in self._followers:
+            self._followers[switches] = self.again(without=switches), []
+        return self._followers[switches][0]
+
     def followed(
         self, source: Run, replicas: int = 1, levels: Mapping[int, float] | None = None, counts: int = 1
     ) -> tuple[Run, list[dict[str, Any]]]:

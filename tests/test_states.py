@@ -177,16 +177,19 @@ def test_what_one_worker_alone_sets_between_two_steps_is_before_the_second(tmp_p
     assert (found.worker, found.step, found.before, found.names) == (1, 2, True, ("w",))
 
 
-def compared(program, steps):
-    kwargs = {**program.kwargs, "steps": steps}
-    return dtk.run(program.train, kwargs=kwargs), dtk.baseline(program.train, kwargs=kwargs)
+def ran(program, steps):
+    return dtk.run(program.train, kwargs={**program.kwargs, "steps": steps})
+
+
+# Of the slow ones lesson 14, a test below and tests/test_updates.py have the like.
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("attention adam", "loop relu adam", "two fits")]
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("name", ["attention adam", "loop relu adam", "two fits", "adafactor"])
+@pytest.mark.parametrize("name", [*SLOW, "adafactor"])
 def test_each_step_of_a_right_program_agrees(name):
-    run, baseline = compared(RIGHT[name], 20)
-    _, lines = run.followed(baseline)
+    run = ran(RIGHT[name], 20)
+    _, lines = run.followed(run)
     assert judged(lines).proved
 
 
@@ -201,14 +204,14 @@ def test_each_step_of_a_right_program_agrees(name):
     ],
 )
 def test_a_right_program_passes(name, steps):
-    assert dtk.verify(*compared(RIGHT[name], steps)).verdict == RIGHT[name].expected
+    assert dtk.verify(ran(RIGHT[name], steps)).verdict == RIGHT[name].expected
 
 
 @pytest.mark.trains
 @pytest.mark.parametrize("name", ["rate 1 % off, adam", "loop gradient"])
 def test_a_small_mistake_shows_at_its_first_step(name):
-    run, baseline = compared(WRONG[name], 30)
-    follower, lines = run.followed(baseline)
+    run = ran(WRONG[name], 30)
+    follower, lines = run.followed(run)
     found = judged(lines)
     assert found.step == WRONG[name].first(30)
     assert found.parts
@@ -221,8 +224,7 @@ def test_a_small_mistake_shows_at_its_first_step(name):
 @pytest.mark.trains
 @pytest.mark.parametrize("name", TOLD)
 def test_what_followers_tell_of_a_mistake(name):
-    program = WRONG[name]
-    assert dtk.diagnose(dtk.run(program.train, kwargs={**program.kwargs, "steps": 10})).mistake == TOLD[name]
+    assert dtk.diagnose(ran(WRONG[name], 10)).mistake == TOLD[name]
 
 
 def rows(count, width):
@@ -450,7 +452,7 @@ def test_a_disk_that_fills_up_leaves_what_can_be_followed(capsys):
 @pytest.mark.trains
 @pytest.mark.parametrize("right", [True, False])
 def test_a_follower_with_another_tensorflow_refutes_nothing(right):
-    run, _ = compared(RIGHT["loop relu adam"] if right else WRONG["loop gradient"], 4)
+    run = ran(RIGHT["loop relu adam"] if right else WRONG["loop gradient"], 4)
     file = run.folder.path / "versions.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "tensorflow": "2.20.0"}))
     if right:

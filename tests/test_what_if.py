@@ -19,10 +19,11 @@ from dtk.view.canvas import alternative
 from dtk.view.what_if import EXAMPLE, LIMIT_COLORS, predictions, what_if
 
 
-@pytest.fixture
-def lab(monkeypatch):
-    monkeypatch.setenv("DTK_LIVE", "widgets")
-    return dtk.plot.what_if_lab(workers=64)
+@pytest.fixture(scope="module")
+def lab():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DTK_LIVE", "widgets")
+        return dtk.plot.what_if_lab(workers=64)
 
 
 def told(ax):

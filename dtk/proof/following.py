@@ -182,7 +182,7 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     if reasons:
         run: Any = ours.run
         try:
-            mine = collect(run.again(without=tuple(reasons)), ours.name)
+            mine = collect(run._without(tuple(reasons)), ours.name)
         except DtkError:
             raise alone.failed from None
         if not can_be_followed(mine.run):

@@ -6,6 +6,7 @@ Its `model=` is a model, a variable, or several of these, as one list.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -56,8 +57,10 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
         ClusterConfigError: losses that are not one scalar for each of this process's replicas, a call inside of
             `strategy.run`, a step recorded twice or out of order.
     """
-    # AutoGraph would turn what follows into graph operations, and it is no part of the learner's computation.
-    tf.autograph.experimental.do_not_convert(_record)(losses, batch, model, epoch, step)
+    # AutoGraph would turn what follows into graph operations, and it is no part of the learner's computation. Outside
+    # of a run TensorFlow is not imported for it.
+    record = tf.autograph.experimental.do_not_convert(_record) if "tensorflow" in sys.modules else _record
+    record(losses, batch, model, epoch, step)
 
 
 def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
