@@ -361,7 +361,7 @@ KNOWN = [
         re.compile(r"Model (\w+) does not have a `call\(\)` method implemented"),
         N_(
             "Keras 3 has to call {0} to build it, under a strategy even before the first step, and {0} has no call(); "
-            "write one: its forward pass"
+            "write one (its forward pass), or end its __init__ with self.built = True if all its models have an Input"
         ),
     ),
     (
