@@ -354,6 +354,12 @@ KNOWN = [
         ),
     ),
     (
+        re.compile(r"There must be at least one ps\."),
+        N_(
+            "ParameterServerStrategy needs parameter servers, and dtk starts workers: use MultiWorkerMirroredStrategy()"
+        ),
+    ),
+    (
         re.compile(r"Collectives are not yet implemented for CPU devices when compiling with XLA"),
         N_("XLA can't compile an all-reduce on CPUs; leave jit_compile=True out"),
     ),
