@@ -33,7 +33,7 @@ from dtk.language import DOMAIN, LOCALE  # noqa: E402
 SENTENCES = {"_": 1, "N_": 1, "ngettext": 2}  # of a mark's arguments
 WRITES = ("headline", "draw", "set_xticks", "set_yticks", "set_xlabel")
 LABELS = ("label", "labels", "xlabel", "ylabel", "title")
-DRAWS = {"dtk.plot.headline", "dtk.plot.throughput", "dtk.plot.overlap", "draw"}
+DRAWS, LABELLED = {"dtk.plot.headline", "draw"}, {"dtk.plot.throughput", "dtk.plot.overlap"}
 SAID = ("words", "caption", "title")  # names of texts that a figure says
 HEADER = "# Sentences of dtk. Written by tools/catalogues.py; the translations are by hand."
 
@@ -98,7 +98,8 @@ def pictured(lesson: Path) -> Iterator[str]:
         nodes = list(ast.walk(ast.parse(source)))
         named |= {ast.unparse(each.targets[0]): each.value for each in nodes if isinstance(each, ast.Assign)}
         calls = [each for each in nodes if isinstance(each, ast.Call)]
-        if not DRAWS & {ast.unparse(each.func) for each in calls}:
+        called = {ast.unparse(each.func) for each in calls}
+        if not {*DRAWS, *LABELLED} & called:
             continue
         for call in calls:
             given = call.args if ast.unparse(call.func).split(".")[-1] in WRITES else []
@@ -108,7 +109,7 @@ def pictured(lesson: Path) -> Iterator[str]:
                 for each in ast.walk(value):
                     if each not in parts:
                         yield from _words(each)
-        for name in dict.fromkeys(each.id for each in nodes if isinstance(each, ast.Name)):
+        for name in dict.fromkeys(each.id for each in nodes if isinstance(each, ast.Name) and DRAWS & called):
             if (name in SAID and name in named) or isinstance(named.get(name), ast.Dict | ast.List):
                 yield from _words(named[name])
 
