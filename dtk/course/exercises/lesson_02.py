@@ -24,7 +24,7 @@ SHARES = Exercise(
         "[sum(mine) / len(mine) for mine in losses]": Hints.OWN_MEAN,
         "[sum(mine) / len(losses) for mine in losses]": "the number of replicas counts no examples",
         "[sum(mine) / len(mine) / len(losses) for mine in losses]": (
-            "right where all replicas have equally many examples; in the second case they have not"
+            "right where all replicas have equal numbers of examples; in the second case they do not"
         ),
     },
     # each replica's losses: equal parts first, then parts of different sizes

@@ -118,7 +118,7 @@ def _hint_for(folder: str | Path, baseline: Any, draw: random.Random) -> str:
     files = [place / "weights.npz" for place in places]
     if not any(file.exists() for file in files):
         words = _("{exercise} is not solved yet: no process has written its weights", exercise="06.train")
-        raise NotSolved(words, remedy=_("write train.py"))
+        raise NotSolved(words, remedy=_("write train.py, or look into log(0) for the reason why it failed"))
     for index, file in enumerate(files):
         if not file.exists():
             words = N_("worker {worker} has left no {file} in its place, {place}; see its log")
