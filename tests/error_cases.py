@@ -132,7 +132,7 @@ CASES = {
     "no call()": Case(
         p.without_a_call,
         "Keras 3 has to call Wrong to build it, under a strategy even before the first step, and Wrong has no call(); "
-        "write one: its forward pass",
+        "write one (its forward pass), or end its __init__ with self.built = True if all its models have an Input",
         lanes=KERAS_3,
     ),
     "lr given": Case(p.with_lr, "the optimizer has no argument lr; Keras calls it learning_rate", lanes=KERAS_3),

@@ -192,7 +192,7 @@ def alone():
 
 
 def test_workers_that_train_alone_are_told_so():
-    with pytest.raises(dtk.WorkerFailed, match="dtk.Recorder: the model was made under MirroredStrategy"):
+    with pytest.raises(dtk.WorkerFailed, match="the model was made under MirroredStrategy"):
         dtk.run(alone, workers=2)
     assert len(dtk.baseline(alone).records) > 0
 

@@ -15,7 +15,7 @@ LESSON = Path(__file__).parent.parent / "notebooks" / "05_custom_loop.ipynb"
 
 # What is said where one of the changes is missing: by the run that fails, or by verify.
 RUN_SAYS = {
-    "strategy": "raised ClusterConfigError: dtk.record_step: the model was made under MirroredStrategy, so each of the "
+    "strategy": "raised ClusterConfigError: the model was made under MirroredStrategy, so each of the "
     "2 workers trains alone; make tf.distribute.MultiWorkerMirroredStrategy() in its place, or run one worker with "
     "replicas=2",
     "directory": "worker 1 raised ClusterConfigError: workers 0 and 1 both save checkpoints to training_checkpoints, "

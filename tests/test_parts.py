@@ -9,6 +9,7 @@ import estimating
 import numpy as np
 import pytest
 from fabricate import fabricate
+from training import dealt
 
 import dtk
 from dtk.scaling.timing import PARTS, step_parts, step_times
@@ -90,24 +91,20 @@ def fitting(strategy, keras_input=0.0, callback=0.0):
         time.sleep(keras_input)
         return x
 
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    data = tf.data.Dataset.from_tensor_slices((np.ones((96, 8), "float32"), np.ones((96, 1), "float32"))).batch(8)
+    data = dealt((np.ones((96, 8), "float32"), np.ones((96, 1), "float32")), 8)
     if keras_input:
         data = data.map(lambda x, y: (tf.ensure_shape(tf.numpy_function(slowly, [x], tf.float32), (None, 8)), y))
     with strategy.scope():
         model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(16), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
     rest = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(callback))
-    model.fit(data.with_options(options), verbose=0, callbacks=[dtk.Recorder(), rest])
+    model.fit(data, verbose=0, callbacks=[dtk.Recorder(), rest])
 
 
 def looping(strategy):
     import tensorflow as tf
 
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    data = tf.data.Dataset.from_tensor_slices(np.ones((96, 8), "float32")).batch(8).with_options(options)
+    data = dealt(np.ones((96, 8), "float32"), 8)
     with strategy.scope():
         weight = tf.Variable(tf.ones((8, 1)))
 

@@ -20,6 +20,8 @@ from dtk.worker.follow import Follower
 from dtk.worker.recorded import Damaged, RecordedStates
 
 RIGHT, WRONG = proof_programs.right(), proof_programs.wrong()
+# Lesson 14, a test below and tests/test_updates.py have their like.
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("attention adam", "loop relu adam", "two fits")]
 TOLD = {
     "loop worker's labels": "one worker's loss",
     "loop decay": "regularisation",
@@ -179,10 +181,6 @@ def test_what_one_worker_alone_sets_between_two_steps_is_before_the_second(tmp_p
 
 def ran(program, steps):
     return dtk.run(program.train, kwargs={**program.kwargs, "steps": steps})
-
-
-# Of the slow ones lesson 14, a test below and tests/test_updates.py have the like.
-SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("attention adam", "loop relu adam", "two fits")]
 
 
 @pytest.mark.trains

@@ -51,6 +51,12 @@ PUBLIC = [
     ("KeyError", "'PMI_RANK'", f"raised KeyError: PMI_RANK{LAUNCHER}"),
     ("RuntimeError", NO_STEP, f"raised RuntimeError: SLURM_PROCID{LAUNCHER}"),
     (
+        "ValueError",
+        "There must be at least one ps.",
+        "raised ValueError: ParameterServerStrategy needs parameter servers, and dtk starts workers: use "
+        "MultiWorkerMirroredStrategy()",
+    ),
+    (
         "AttributeError",
         "module 'keras.callbacks' has no attribute 'experimental'",
         f"raised AttributeError: this Keras has no keras.callbacks.experimental{KERAS_2}",

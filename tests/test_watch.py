@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+from training import dealt
 
 import dtk
 
@@ -34,12 +35,8 @@ def summed(strategy):
 
 def data():
     import numpy as np
-    import tensorflow as tf
 
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    ones = np.ones((64, 4), "float32"), np.ones((64, 1), "float32")
-    return tf.data.Dataset.from_tensor_slices(ones).batch(8).repeat().with_options(options)
+    return dealt((np.ones((64, 4), "float32"), np.ones((64, 1), "float32")), 8).repeat()
 
 
 def model_of(strategy):

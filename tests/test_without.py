@@ -6,6 +6,7 @@ import lanes
 import numpy as np
 import pytest
 from gallery import all_programs
+from training import dealt
 
 import dtk
 
@@ -77,7 +78,6 @@ def test_a_shuffle_leaves_the_order_and_a_category_is_the_likeliest(found):
 def test_a_masked_batch_norm_of_each_replica_is_right_as_n_replicas():
     def train(strategy):
         import keras
-        import tensorflow as tf
 
         tokens = np.random.default_rng(1).integers(1, 20, (32, 6)) * (np.arange(6) < 4)
         with strategy.scope():
@@ -85,16 +85,14 @@ def test_a_masked_batch_norm_of_each_replica_is_right_as_n_replicas():
             flow = keras.layers.BatchNormalization()(keras.layers.Embedding(20, 4, mask_zero=True)(inputs))
             model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.GRU(4)(flow)))
             model.compile("sgd", "mse")
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-        data = tf.data.Dataset.from_tensor_slices((tokens.astype("int32"), np.ones((32, 1), "float32"))).batch(8)
-        model.fit(data.with_options(options), callbacks=[dtk.Recorder()], verbose=0)
+        data = dealt((tokens.astype("int32"), np.ones((32, 1), "float32")), 8)
+        model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
 
     assert dtk.verify(dtk.run(train)).verdict == "replicas"
 
 
 @pytest.mark.skipif(not lanes.KERAS_3, reason="this lane has Keras 2 everywhere")
-@pytest.mark.parametrize("name", ["legacy_batch_norm", "legacy_loop_batch_norm"])
+@pytest.mark.parametrize("name", [pytest.param("legacy_batch_norm", marks=pytest.mark.slow), "legacy_loop_batch_norm"])
 def test_a_batch_norm_of_keras_2_is_right_as_n_replicas(name):
     program = all_programs()[name]
     assert dtk.verify(dtk.run(program.train, kwargs={"slip": None}, **program.start)).verdict == "replicas"

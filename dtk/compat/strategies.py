@@ -105,21 +105,8 @@ def several(replicas: int, follows: int = 0) -> None:
         seeds = "tensorflow.python.framework.random_seed"
         wrapt.register_post_import_hook(lambda module: _draw_as(module, follows, replicas // follows), seeds)
 
-        @replaces(_EXTENDED, "__init__")
-        def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-            from tensorflow.python.distribute.cross_device_ops import ReductionToOneDevice
-
-            original(self, *args, **kwargs)
-            self._cross_device_ops = ReductionToOneDevice()
-
         for owner in (_EXTENDED, "tensorflow.python.distribute.mirrored_strategy:MirroredExtended"):
             replaces(owner, "_get_variable_creator_initial_value")(_begins_with)
-
-        @replaces(_EXTENDED, "_replica_ctx_all_reduce")
-        def all_reduce(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-            from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
-
-            return MirroredExtended._replica_ctx_all_reduce(self, *args, **kwargs)
 
 
 def _begins_with(original: Any, self: Any, replica_id: int, device: Any, primary_var: Any, **kwargs: Any) -> Any:

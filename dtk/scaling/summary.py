@@ -94,13 +94,13 @@ def how_it_ended(run: Recorded) -> str:
 
 def lines(run: Recorded) -> list[str]:
     """The facts and the rows as text, a table of fixed width."""
-    return [_in_a_line(facts(run)), *aligned(_table(run), right=(1, 2, 3))]
+    return [*filter(None, [_in_a_line(run)]), *aligned(_table(run), right=(1, 2, 3))]
 
 
 def as_html(run: Recorded) -> str:
     """The same for a page, with how the run ended."""
     table = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in _table(run))
-    return f"<p>{escape(how_it_ended(run))}<br>{escape(_in_a_line(facts(run)))}</p><table>{table}</table>"
+    return f"<p>{escape(how_it_ended(run))}<br>{escape(_in_a_line(run))}</p><table>{table}</table>"
 
 
 def _table(run: Recorded) -> list[tuple[str, ...]]:
@@ -113,9 +113,14 @@ def _table(run: Recorded) -> list[tuple[str, ...]]:
     return table
 
 
-def _in_a_line(said: dict[str, Any]) -> str:
+def _in_a_line(run: Recorded) -> str:
+    said, failed = facts(run), [each.failed for each in run.folder.attempts]
     if not said["steps"]:
-        return _("no step to show: a fit's are with --record or --verify, a loop's where it calls dtk.record_step")
+        return (
+            ""
+            if any(failed[-1:])
+            else _("no step to show: a fit's are with --record or --verify, a loop's where it calls dtk.record_step")
+        )
     rate = said["examples_per_second"]
     parts = [
         _(

@@ -23,7 +23,6 @@ __all__ = ["difference", "differences", "pictures", "proof"]
 NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
 _LARGEST = N_("The largest difference is {words}")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_MOST = 2000  # points; of more steps, each is the largest difference of several
 _LEAST = 1e-9  # where a difference of 0 of two updates is drawn
 
 
@@ -83,7 +82,7 @@ def difference(
 def _draw(ax: Axes, table: pandas.DataFrame, name: str, number: int | None) -> None:
     """Points, and the bound as a line. number: among several runs, which then have a colour for both."""
     color, marker = (kinds[(number or 0) % len(kinds)] for kinds in (CURVE_COLORS, _MARKERS))
-    bins = canvas.Bins(table.index[0], -(-len(table) // _MOST))
+    bins = canvas.Bins(table.index[0], -(-len(table) // 2000))  # of more steps, a point is the largest of several
     kept, allowed = bins.of(table.difference, "max"), bins.of(table.allowed, "min")
     points: dict[str, Any] = {"marker": marker, "ms": 5.0 if len(kept) <= 100 else 2.5, "mew": 0, "lw": 0.5}
     ax.plot(kept.index, kept, color=color, label=name or _("difference at a step"), gid="points", **points)

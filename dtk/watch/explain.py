@@ -354,6 +354,12 @@ KNOWN = [
         ),
     ),
     (
+        re.compile(r"There must be at least one ps\."),
+        N_(
+            "ParameterServerStrategy needs parameter servers, and dtk starts workers: use MultiWorkerMirroredStrategy()"
+        ),
+    ),
+    (
         re.compile(r"Collectives are not yet implemented for CPU devices when compiling with XLA"),
         N_("XLA can't compile an all-reduce on CPUs; leave jit_compile=True out"),
     ),
@@ -361,7 +367,7 @@ KNOWN = [
         re.compile(r"Model (\w+) does not have a `call\(\)` method implemented"),
         N_(
             "Keras 3 has to call {0} to build it, under a strategy even before the first step, and {0} has no call(); "
-            "write one: its forward pass"
+            "write one (its forward pass), or end its __init__ with self.built = True if all its models have an Input"
         ),
     ),
     (

@@ -104,7 +104,7 @@ class Recorder(_Hook):
             say_unrecorded("dtk.Recorder")
             return
         model = self.model
-        check_strategy("dtk.Recorder", tap.weights_so_far(model), place)
+        check_strategy(tap.weights_so_far(model), place)
         state = progress(place)
         known = state.known(model, lambda: tap.weights_so_far(model))
         self._first_epoch, self._before, self._began = True, state.steps, place.now()

@@ -148,7 +148,7 @@ class _Loop:
 
     def begin(self, part: Any, models: list[Trained], weights: list[Any]) -> None:
         """At the first call, which in a `tf.function` comes before its first step: what is there to record."""
-        check_strategy("dtk.record_step", weights, self.place)
+        check_strategy(weights, self.place)
         before = len(self.progress.models)
         self.models = [self.progress.known(key, its) for key, its in models]
         if not self.announced or len(self.progress.models) > before:

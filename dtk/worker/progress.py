@@ -176,33 +176,33 @@ def say_unrecorded(who: str) -> None:
     print(_(words, who=who))
 
 
-def check_strategy(who: str, weights: list[Any], place: Here) -> None:
+def check_strategy(weights: list[Any], place: Here) -> None:
     """Raises where each worker of a cluster trains under a strategy that knows of no other worker, or under none.
 
     Further where an evaluator trains: its steps belong to no worker.
     """
     if place.role == "evaluator":
         words = N_(
-            "{who}: the evaluator trains a model of its own, beside the workers'; give it a function that evaluates "
+            "the evaluator trains a model of its own, beside the workers'; give it a function that evaluates "
             "checkpoints (evaluator=True is for Estimator's train_and_evaluate)"
         )
-        raise ClusterConfigError(_(words, who=who))
+        raise ClusterConfigError(_(words))
     if _may_train_alone(place):
         return
     strategy = strategy_of(weights)
     if strategy is not None and strategy.num_replicas_in_sync <= place.replicas:
         words = N_(
-            "{who}: the model was made under {name}, so each of the {workers} workers trains alone; make "
+            "the model was made under {name}, so each of the {workers} workers trains alone; make "
             "tf.distribute.MultiWorkerMirroredStrategy() in its place, or run one worker with replicas={workers}"
         )
         if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             words = N_(
-                "{who}: the strategy was made while TF_CONFIG was not set, so each of the {workers} workers trains "
+                "the strategy was made while TF_CONFIG was not set, so each of the {workers} workers trains "
                 "alone; leave out the line that removes it, such as os.environ.pop('TF_CONFIG')"
             )
-        raise ClusterConfigError(_(words, who=who, name=type(strategy).__name__, workers=place.workers))
+        raise ClusterConfigError(_(words, name=type(strategy).__name__, workers=place.workers))
     if not has_a_cluster():
-        raise ClusterConfigError(f"{who}: {_(ALONE, workers=place.workers)}")
+        raise ClusterConfigError(_(ALONE, workers=place.workers))
 
 
 def _may_train_alone(place: Here) -> bool:
