@@ -213,7 +213,7 @@ def quiet() -> Iterator[None]:
 def say(words: str) -> None:
     """Prints a line that begins with "dtk: "; nothing inside of `quiet`."""
     if not _quiet:
-        print(f"dtk: {words}", flush=True)
+        print(_("dtk: ") + words, flush=True)
 
 
 def live_mode() -> str:

@@ -92,3 +92,16 @@ def test_lines_break_by_width(width):
         assert not line[0].isdigit(), "a number stays with the word before it"
         assert not line[-1].isdigit(), "and after it"
         assert set(re.findall("[a-z-]+", line)) <= {"evaluate", "all-reduce"}, "a word stays whole"
+
+
+def test_a_lessons_own_figure_speaks_the_lessons_language():
+    (ax,) = dtk.plot.axes(None)
+    ax.plot([0, 1], label="activations")
+    ax.set(xlabel="epoch", ylabel="a learner's own word")
+    ax.set_yticks([0, 1], ["replica 0", "replica 1"])
+    ax.legend()
+    dtk.plot.headline(ax, "Policy {policy}.", "Two workers on the same two cores.", policy="AUTO")
+    ax.figure.canvas.draw()
+    said = set(texts(ax))
+    assert {"激活值", "周期", "a learner's own word", "副本 0", "副本 1", "两个工作器，用同样的两个 CPU 核。"} <= said
+    assert ax.get_title(loc="left") == "自动分片策略 AUTO。"

@@ -1,9 +1,9 @@
 """The other languages' catalogues: `python tools/catalogues.py` finds what is marked and renews `dtk/locale/`.
 
-A sentence is marked by `_`, `ngettext` or `N_` in dtk/ (dtk/language.py says how); what the lessons' `dtk.ask` asks is
-found in their code cells, which are the same in every language. New sentences are added to each dtk.po without a
-translation, and those that nobody marks any more are removed. Then fill in what is empty, and run it again: it writes
-dtk.mo, which Python reads.
+A sentence is marked by `_`, `ngettext` or `N_` in dtk/ (dtk/language.py says how); what the lessons' `dtk.ask` asks and
+what their figures say is found in their code cells, which are the same in every language. New sentences are added to
+each dtk.po without a translation, and those that nobody marks any more are removed. Then fill in what is empty, and run
+it again: it writes dtk.mo, which Python reads.
 
 With `--check` it changes nothing and prints what a language lacks, or nothing. A new language: `--add fr`.
 """
@@ -31,6 +31,10 @@ sys.path.insert(0, str(ROOT))
 from dtk.language import DOMAIN, LOCALE  # noqa: E402
 
 SENTENCES = {"_": 1, "N_": 1, "ngettext": 2}  # of a mark's arguments
+WRITES = ("headline", "draw", "set_xticks", "set_yticks", "set_xlabel")
+LABELS = ("label", "labels", "xlabel", "ylabel", "title")
+DRAWS, LABELLED = {"dtk.plot.headline", "draw"}, {"dtk.plot.throughput", "dtk.plot.overlap"}
+SAID = ("words", "caption", "title")  # names of texts that a figure says
 HEADER = "# Sentences of dtk. Written by tools/catalogues.py; the translations are by hand."
 
 
@@ -42,7 +46,7 @@ def marked() -> Catalog:
         for message in in_code(file.read_text(encoding="utf-8")):
             places.setdefault(message, set()).add(file.relative_to(ROOT).as_posix())
     for lesson in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        for message in asked(lesson):
+        for message in (*asked(lesson), *pictured(lesson)):
             places.setdefault(message, set()).add(f"notebooks/{lesson.name}")
     for message, files in sorted(places.items(), key=lambda each: (sorted(each[1])[0], str(each[0]))):
         found.add(message, locations=[(file, None) for file in sorted(files)])
@@ -84,6 +88,32 @@ def asked(lesson: Path) -> Iterator[str]:
                     yield from _words(value)
 
 
+def pictured(lesson: Path) -> Iterator[str]:
+    """What a lesson's own figures say: headline, labels, ticks and the names of lines, also of other cells."""
+    named: dict[str, ast.expr] = {}
+    for cell in json.loads(lesson.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] != "code" or re.search(r"^\s*[%!]", source, re.M):
+            continue
+        nodes = list(ast.walk(ast.parse(source)))
+        named |= {ast.unparse(each.targets[0]): each.value for each in nodes if isinstance(each, ast.Assign)}
+        calls = [each for each in nodes if isinstance(each, ast.Call)]
+        called = {ast.unparse(each.func) for each in calls}
+        if not {*DRAWS, *LABELLED} & called:
+            continue
+        for call in calls:
+            given = call.args if ast.unparse(call.func).split(".")[-1] in WRITES else []
+            for value in (*given, *(each.value for each in call.keywords if each.arg in LABELS)):
+                joined = [each for each in ast.walk(value) if isinstance(each, ast.JoinedStr)]
+                parts = {part for each in joined for part in ast.walk(each)}
+                for each in ast.walk(value):
+                    if each not in parts:
+                        yield from _words(each)
+        for name in dict.fromkeys(each.id for each in nodes if isinstance(each, ast.Name) and DRAWS & called):
+            if (name in SAID and name in named) or isinstance(named.get(name), ast.Dict | ast.List):
+                yield from _words(named[name])
+
+
 def _words(value: ast.expr) -> Iterator[str]:
     """A text, the texts in a list, or those that are a dict's keys, without those that are numbers alone."""
     items = value.keys if isinstance(value, ast.Dict) else value.elts if isinstance(value, ast.List) else [value]
@@ -121,6 +151,7 @@ def as_po(catalogue: Catalog) -> bytes:
         '"Report-Msgid',
         '"Generated-By',
         '"Project-Id',
+        '"Language-Team',
     )
     return "".join(line for line in lines if not line.startswith(dated)).encode()
 

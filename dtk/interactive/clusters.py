@@ -60,7 +60,7 @@ class CellFailed(DtkError):
     ):
         """said: the message in parts: of which workers (of none: of the cluster), what."""
         parts = (f"{workers_in_words(workers)} {words}" if workers else words for workers, words in said)
-        super().__init__("; ".join(parts), remedy=remedy)
+        super().__init__(_("; ").join(parts), remedy=remedy)
         self.worker = worker
         self.tracebacks = dict(tracebacks)
         self.waits = {each: list(awaited) for each, awaited in waits.items()}

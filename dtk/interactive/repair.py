@@ -88,7 +88,7 @@ def _finish(session: Session, outcome: CellOutcome, how: str) -> str:
     words = _(HOW["process" if new else how])
     if new:
         words = f"{words} ({workers_in_words([peer.number for peer in new])})"
-    return "; ".join([f"{words}; {settled}", *(restart(session, peer.number) for peer in new)])
+    return _("; ").join([words, str(settled), *(restart(session, peer.number) for peer in new)])
 
 
 def _until_idle(session: Session, outcome: CellOutcome, seconds: float) -> bool:
@@ -160,7 +160,7 @@ def sync(session: Session, names: list[str], giver: int) -> str:
     with _given(session, names, giver) as (file, count):
         session.do("take", names=names, file=file, giver=giver)
     words = ngettext("{n} variable from worker {worker}", "{n} variables from worker {worker}", count, worker=giver)
-    return f"{words}; {compare(session)}"
+    return _("; ").join([words, str(compare(session))])
 
 
 @contextlib.contextmanager
@@ -202,7 +202,7 @@ def restart(session: Session, worker: int) -> str:
         said.append(str(settle(session, enable=True)))
     said += [peer.ended for peer in session.peers if peer.lost is not None]
     session.output.skip()
-    return "; ".join(said)
+    return _("; ").join(said)
 
 
 def _cells_in_words(count: int, cut: Sequence[str], failed: Sequence[str]) -> str:

@@ -257,7 +257,7 @@ def _row(points: pandas.DataFrame, scaling: str, workers: int, batch: int) -> di
     known = losses(row)
     row["gap"] = max(known, key=lambda name: known[name]) if known else ""
     said = (words for table in (cluster, ceiling, whole, part) for words in table.failed if words)
-    return {**row, "failed": "; ".join(dict.fromkeys(said))}
+    return {**row, "failed": _("; ").join(dict.fromkeys(said))}
 
 
 def _measured(table: pandas.DataFrame, column: str) -> pandas.Series:

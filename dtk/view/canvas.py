@@ -25,10 +25,10 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Annotation, Text
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from dtk.environment import in_notebook, live_mode
-from dtk.language import N_, _, columns, language, three
+from dtk.language import ENGLISH, N_, _, columns, language, three
 from dtk.view.palette import CURVE_COLORS
 
 __all__ = [
@@ -186,14 +186,20 @@ def alternative(ax: Axes) -> str:
     return str(ax.get_label())
 
 
-def headline(ax: Axes, title: str, caption: str) -> None:
+def headline(ax: Axes, title: str, caption: str, **values: Any) -> None:
     """Write the message as title, and under it, smaller, what to look at; both start at the left edge of the axes.
+
+    The words of a lesson's figure, those of its axes and legend too, are shown in the language of the lesson.
 
     Args:
         ax: the axes.
         title: the figure's message, in one sentence.
         caption: what to look at. Title and caption are the figure's text alternative as well.
+        values: what stands in braces in title and caption, as `str.format` takes it.
     """
+    title, caption = _(title, **values), _(caption, **values)
+    if language() != ENGLISH:
+        _translate(ax)
     inches = ax.get_window_extent().width / ax.figure.dpi
     lines = wrapped(tidy(caption), max(30, int(inches * 17)))
     pad = 6 + 1.35 * _CAPTION_POINTS * len(lines)
@@ -214,6 +220,15 @@ def headline(ax: Axes, title: str, caption: str) -> None:
     )
     ax.spines[["top", "right"]].set_visible(False)
     _describe(ax, tidy(_("{title}. {caption}", title=title, caption=caption)))
+
+
+def _translate(ax: Axes) -> None:
+    """Translate what axes, ticks and legend say, where the catalogue has it: a lesson's cells are all in English."""
+    for axis in (ax.xaxis, ax.yaxis):
+        if isinstance(axis.get_major_locator(), FixedLocator):
+            axis.set_ticklabels([_(each.get_text()) for each in axis.get_ticklabels()])
+    for each in ax.figure.findobj(Text):
+        each.set_text(_(each.get_text()))
 
 
 def only_text(ax: Axes | None, message: str) -> Axes:
@@ -300,7 +315,7 @@ def names_of(labels: Sequence[str] | None, runs: int) -> list[str]:
         return [_("run {number}", number=k + 1) for k in range(runs)]
     if len(labels) != runs:
         raise ValueError(_("{labels} labels for {runs} runs; give one a run", labels=len(labels), runs=runs))
-    return list(labels)
+    return [_(each) for each in labels]  # a lesson's, in the language of the lesson
 
 
 # ---- very many steps
