@@ -13,7 +13,7 @@ from waiting import wait_for
 
 import dtk
 from dtk.environment import scratch
-from dtk.launch import place
+from dtk.launch import warm
 
 pytestmark = pytest.mark.trains
 
@@ -63,7 +63,7 @@ def test_an_unchanged_function_of_no_arguments_cold(monkeypatch):
 
 
 def test_a_taken_port_means_new_ports_for_the_whole_cluster(monkeypatch):
-    free = place.free_ports
+    free = warm.free_ports
     asked = []
     with socket.socket() as taken:
         taken.bind(("", 0))
@@ -73,7 +73,7 @@ def test_a_taken_port_means_new_ports_for_the_whole_cluster(monkeypatch):
             asked.append(count)
             return free(count) if len(asked) > 1 else [free(1)[0], taken.getsockname()[1]]
 
-        monkeypatch.setattr(place, "free_ports", once_taken)
+        monkeypatch.setattr(warm, "free_ports", once_taken)
         run = dtk.run(add_up_cold, workers=2)
     assert run.results == [2.0, 2.0]
     assert asked == [2, 2]
