@@ -15,8 +15,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "docs" / "live.gif"
-WIDTH, HEIGHT, SCALE = 420, 215, 1.5
-COLORS, LAST = 48, 3000  # of the picture; milliseconds that the last frame stays
+WIDTH, HEIGHT, SCALE = 620, 200, 1.5
+COLORS, LONGEST, LAST = 48, 1500, 3000  # of the picture; milliseconds of a frame at most, and of the last one
 PAGE = """<body style="margin:12px;font:14px/1.4 system-ui,'DejaVu Sans',sans-serif;background:#fff">{}</body>"""
 
 
@@ -63,7 +63,7 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     import chromium  # type: ignore[import-not-found]
 
-    frames = watched()
+    frames = [next(alike) for _words, alike in itertools.groupby(watched(), key=lambda frame: frame[1])]
     with chromium.started() as browser:
         tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=SCALE)
         pictures = []
@@ -73,7 +73,8 @@ def main() -> None:
     palette = pictures[-1].quantize(COLORS)
     ends = [round(1000 * (after - at)) for (at, _), (after, _) in itertools.pairwise(frames)]
     first, *rest = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    first.save(FILE, save_all=True, append_images=rest, duration=[*ends, LAST], loop=0, optimize=True)
+    stays = [*(min(each, LONGEST) for each in ends), LAST]
+    first.save(FILE, save_all=True, append_images=rest, duration=stays, loop=0, optimize=True)
     print(f"{FILE}: {len(frames)} frames, {FILE.stat().st_size / 1000:.0f} kB")
 
 
