@@ -166,6 +166,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[], help="minor releases, such as 3.5, or columns' names")
     parser.add_argument("--folder", type=Path, default=Path("out/keras_releases"), help="of the results")
+    parser.add_argument("--again", type=Path, help="a folder with a second measurement, which the page compares")
     parser.add_argument("--environments", type=Path, help="where to keep the last environment; removed by default")
     parser.add_argument("--install", action="store_true", help="only fill --environments, for a later call")
     parser.add_argument("--page", action="store_true", help="write the page and its picture, and measure nothing")
@@ -189,7 +190,7 @@ def main() -> None:
                     target.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
                     print(f"{column.name}: {result['install_s']} s to install, {result['run_s']} s to run", flush=True)
     if options.page or not options.only:
-        keras_releases_page.write(options.folder, every, HERE.parent / "docs")
+        keras_releases_page.write(options.folder, every, HERE.parent / "docs", options.again)
 
 
 if __name__ == "__main__":

@@ -181,14 +181,28 @@ def draw(columns: Sequence[Any], results: Mapping[str, Any], path: Path) -> None
     figure.savefig(path, dpi=90, facecolor="white")
 
 
-def write(folder: Path, columns: Sequence[Any], docs: Path) -> None:
-    """Writes the page and its picture from the results in the folder."""
-    paths = {column.name: folder / f"{column.name}.json" for column in columns}
-    results = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
+def write(folder: Path, columns: Sequence[Any], docs: Path, again: Path | None = None) -> None:
+    """Writes the page and its picture from the results in the folder. again: one with a second measurement."""
+    results, second = (_results(each, columns) for each in (folder, again))
     draw(columns, results, docs / "images" / "keras_releases.png")
     page = docs / "explanation" / "keras_releases.md"
-    page.write_text(text(columns, results), encoding="utf-8")
+    page.write_text(text(columns, results, second), encoding="utf-8")
     (folder / "table.json").write_text(json.dumps(kinds(columns, results), indent=1) + "\n", encoding="utf-8")
+
+
+def _results(folder: Path | None, columns: Sequence[Any]) -> dict[str, Any]:
+    paths = {column.name: folder / f"{column.name}.json" for column in columns} if folder else {}
+    return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
+
+
+def _compared(columns: Sequence[Any], results: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """What a second measurement found."""
+    both = [column for column in columns if column.name in results and column.name in second]
+    first, other = kinds(both, results), kinds(both, second)
+    fields = [(name, each) for name in first for each in first[name] if first[name][each] != other[name][each]]
+    differ = [f"{name}: {PROGRAMS[each].what}" for name, each in fields]
+    found = f"other fields in {'; '.join(differ)}" if differ else "the same fields"
+    return f"{len(both)} columns were measured a second time, in new environments: {found}."
 
 
 def kinds(columns: Sequence[Any], results: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
@@ -202,7 +216,7 @@ def kinds(columns: Sequence[Any], results: Mapping[str, Any]) -> dict[str, dict[
     }
 
 
-def text(columns: Sequence[Any], results: Mapping[str, Any]) -> str:
+def text(columns: Sequence[Any], results: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """The page."""
     groups = grouped([column for column in columns if not _is_control(columns, column)], results)
     groups = [group for group in groups if any(each.kind != NOT_RUN for each in group.fields.values())]
@@ -221,7 +235,7 @@ def text(columns: Sequence[Any], results: Mapping[str, Any]) -> str:
         "Those of more than four fields; digits are shown as N; in brackets: fields, and the first of them.",
         errors(groups),
         "## How it was measured, and what was not",
-        _method(columns, results),
+        " ".join([_method(columns, results), *([_compared(columns, results, second)] if second else [])]),
         _UNTESTED,
     ]
     return "\n\n".join(parts) + "\n"
@@ -257,8 +271,7 @@ def _method(columns: Sequence[Any], results: Mapping[str, Any]) -> str:
         install = sum(result["install_s"] for result in results.values())
         said.append(
             f"On two cores a release took {min(seconds)} to {max(seconds)} s to run; all {len(seconds)} columns took "
-            f"{sum(seconds) / 60:.0f} min, and {install / 60:.0f} min to install, {most / 1000:.1f} GB at a time. "
-            "Twenty-two of the 26 columns were measured a second time, in new environments: the same fields."
+            f"{sum(seconds) / 60:.0f} min, and {install / 60:.0f} min to install, {most / 1000:.1f} GB at a time."
         )
     return " ".join(said)
 

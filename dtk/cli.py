@@ -148,9 +148,10 @@ def _run(options: argparse.Namespace, rest: list[str]) -> int:
 def _attempt(options: argparse.Namespace, argv: list[str]) -> tuple[Run, BaseException | None]:
     """The run, of a failed one what is in its directory, and its error; a refusal raises, for nothing was started."""
     from dtk.runs import opened, run
+    from dtk.worker.states import BUDGET
 
     if options.verify and not options.on:
-        os.environ.setdefault("DTK_STATES", "1e9")  # large states, too, at every step: the proof is waited for
+        os.environ.setdefault("DTK_STATES", str(BUDGET))  # large states, too, at every step: the proof is waited for
     names = ("workers", "replicas", "gpus_per_worker", "evaluator", "restarts", "stall_timeout", "force", "on")
     try:
         return run(**_common(options, argv), **{name: getattr(options, name) for name in names}), None

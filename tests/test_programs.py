@@ -87,7 +87,8 @@ def here(capsys, monkeypatch):
         code = cli.main(["run", *map(str, options)])
         return code, *capsys.readouterr()
 
-    return dtk_run
+    yield dtk_run
+    os.environ.pop("DTK_STATES", None)  # which --verify sets
 
 
 @pytest.fixture

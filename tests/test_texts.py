@@ -96,7 +96,11 @@ def flat(message):
 def sentences(message):
     """The sentences of all patterns that match, wherever they are in the table."""
     found = [(pattern.search(flat(message)), sentence) for pattern, sentence in KNOWN]
-    return [sentence.format(*match.groups(), install=command("tensorboard")) for match, sentence in found if match]
+    return [
+        sentence.format(*match.groups(), **match.groupdict(), install=command("tensorboard"))
+        for match, sentence in found
+        if match
+    ]
 
 
 def taken_for(kind, message):

@@ -16,7 +16,7 @@ __all__ = ["lint"]
 
 FILE_LINES, FUNCTION_LINES, REQUIRED = 500, 50, 7
 # A ratchet: who makes a folder smaller lowers its number, and who adds to it removes as much elsewhere.
-MOST = {"dtk": 32_503, "dtk/proof": 2_653, "tests": 30_100}
+MOST = {"dtk": 32_497, "dtk/proof": 2_653, "tests": 30_102}
 SLACK = 100  # lines below its number from which that has to be lowered
 
 

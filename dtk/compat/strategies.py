@@ -87,8 +87,7 @@ def join_once() -> None:
 def several(replicas: int, follows: int = 0) -> None:
     """From now on, MultiWorkerMirroredStrategy has so many replicas in this process, also where that has no GPU.
 
-    follows: the number of workers that this process follows. A follower adds without collectives, which fail where
-    variables are made in a step, and draws what they draw.
+    follows: the number of workers that this process follows, whose replicas it then has draw as they did.
 
     It takes all GPUs of a worker and, without any, one CPU, whatever logical devices there are: that is all that keeps
     it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
@@ -113,7 +112,8 @@ def _begins_with(original: Any, self: Any, replica_id: int, device: Any, primary
     """What a replica's copy of a variable begins with: inside of a function the first one's value, which is no copy.
 
     A copy can't be lifted out of the function. Then TensorFlow runs another graph of it in its first call than in all
-    later ones, which draw the same once more; a worker with one replica runs one graph.
+    later ones, in a tf.cond in which collectives fail, and the later ones draw the same once more; a worker with one
+    replica runs one graph.
     """
     value = kwargs["initial_value"]  # from the second replica on what this returned for the first one
     if not replica_id or not tf.inside_function() or not callable(value):
@@ -125,7 +125,7 @@ def _draw_as(random_seed: Any, workers: int, each: int) -> None:
     """Has the replicas of each worker draw by the seeds that they have in its own process.
 
     TensorFlow counts the operations of a graph that draw without a seed of their own, and one process has those of all
-    workers in one graph. each: replicas of one worker. tests/test_replicas.py tells when the count has another name.
+    workers in one graph. each: replicas of one worker. tests/test_states.py tells when the count has another name.
     """
     counted = random_seed._graph_to_seed_dict
     places = weakref.WeakKeyDictionary[Any, list[int]]()  # by graph, how far each worker's replicas are

@@ -2,8 +2,9 @@
 
 Touched: `BatchNormalization.synchronized` of Keras 3 and tf_keras, `_moments` of Keras 3's, and those functions of
 `tensorflow.python.ops.gen_random_ops`, `gen_stateless_random_ops` and `gen_stateless_random_ops_v2` that most random
-numbers of TensorFlow 2.15 to 2.21 come from (gamma, Poisson and binomial ones are left as they are). Only in workers of
-runs that are made to decide something, so nothing of it has to go.
+numbers of TensorFlow 2.15 to 2.21 come from (gamma, Poisson and binomial ones are left as they are), but not within
+`UnliftedInitializerVariable.__init__`. Only in workers of runs that are made to decide something, so nothing of it has
+to go.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dtk.compat.libraries import replaces, tf
 
 __all__ = ["apply"]
 
-_beginning = threading.local()  # variable: the one whose initial value is being computed
+_initial = threading.local()  # now: whether a variable's initial value is being computed
 
 
 def apply(switches: Sequence[str]) -> None:
@@ -80,11 +81,11 @@ def _draw_nothing(_tensorflow: Any) -> None:
         "tensorflow.python.eager.polymorphic_function.polymorphic_function:UnliftedInitializerVariable", "__init__"
     )
     def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        before, _beginning.variable = getattr(_beginning, "variable", None), self
+        before, _initial.now = getattr(_initial, "now", False), True
         try:
             original(self, *args, **kwargs)
         finally:
-            _beginning.variable = before
+            _initial.now = before
 
 
 def _draw_in_graphs(home: Any, name: str, same: Callable[..., Any]) -> None:
@@ -93,8 +94,7 @@ def _draw_in_graphs(home: Any, name: str, same: Callable[..., Any]) -> None:
     @replaces(home, name)
     def drawn(original: Any, *args: Any, **kwargs: Any) -> Any:
         eagerly = tf.executing_eagerly() and not states.in_unit() and not record.could_possibly_record()
-        initial = eagerly or getattr(_beginning, "variable", None) is not None
-        return original(*args, **kwargs) if initial else same(*args, **kwargs)
+        return (original if eagerly or getattr(_initial, "now", False) else same)(*args, **kwargs)
 
 
 def _pattern(shape: Any, step: float) -> Any:

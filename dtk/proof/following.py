@@ -282,7 +282,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             what = N_("{whom} read the same examples at each step, but other parts of them than the workers' replicas")
             remedy = N_("shard by dataset.batch(global batch) and the strategy: then each replica has the same part")
             if ours.run.replicas > 1:
-                remedy = N_("one process orders parts otherwise than workers of several replicas: run one in each")
+                remedy = N_("one process splits a batch in another order; verify a run with one replica per worker")
             return VerificationError(_(what, whom=whom(replicas)), reason="not followed", remedy=_(remedy))
         found += [*_examples(mine, other), *_data(mine, other)]
         found += _losses(mine, _only(other, mine, steps), max(RTOL, COARSE * steps.coarse))

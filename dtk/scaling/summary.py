@@ -114,13 +114,11 @@ def _table(run: Recorded) -> list[tuple[str, ...]]:
 
 
 def _in_a_line(run: Recorded) -> str:
-    said, failed = facts(run), [each.failed for each in run.folder.attempts]
+    said = facts(run)
     if not said["steps"]:
-        return (
-            ""
-            if any(failed[-1:])
-            else _("no step to show: a fit's are with --record or --verify, a loop's where it calls dtk.record_step")
-        )
+        failed = any(each.failed for each in run.folder.attempts[-1:])
+        words = N_("no step to show: a fit's are with --record or --verify, a loop's where it calls dtk.record_step")
+        return "" if failed else _(words)
     rate = said["examples_per_second"]
     parts = [
         _(

@@ -79,7 +79,7 @@ def _meant(kind: str, message: str) -> str:
         return mismatch(flat)
     for pattern, sentence in KNOWN:
         if match := pattern.search(flat):
-            return _(sentence).format(*match.groups(), install=errors.command("tensorboard"))
+            return _(sentence).format(*match.groups(), **match.groupdict(), install=errors.command("tensorboard"))
     return _stable(kind, message)
 
 
@@ -249,6 +249,14 @@ def is_chatter(line: str) -> bool:
 
 
 _KERAS = r"(?:tensorflow\.)?keras(?:\.(?!api\._v)\w+)*"  # a module; in TensorFlow 2.15 they are keras.api._v2's
+_MISSING = N_(
+    "this Keras has no {module}.{name}; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=2)"
+)
+_OF_KERAS_2 = (
+    rf"module '(?P<module>{_KERAS})' has no attribute '(?P<name>\w+)'",
+    rf"cannot import name '(?P<name>\w+)' from '(?P<module>{_KERAS})'",
+    rf"(?:No module named '(?={_KERAS}\.)|`(?=keras\.optimizers\.legacy))(?P<module>[\w.]+)\.(?P<name>\w+)",
+)
 
 # TensorFlow's words -> the learner's. What a pattern captures fills the sentence; {install}: a command.
 KNOWN = [
@@ -396,18 +404,7 @@ KNOWN = [
         re.compile(r"Cannot convert '(\d+)' to a shape"),
         N_("Keras 3 takes a tuple as a shape, ({0},) in place of {0}; or run it by dtk run --keras 2"),
     ),
-    (
-        re.compile(rf"module '({_KERAS})' has no attribute '(\w+)'"),
-        N_("this Keras has no {0}.{1}; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=2)"),
-    ),
-    (
-        re.compile(rf"cannot import name '(\w+)' from '({_KERAS})'"),
-        N_("this Keras has no {1}.{0}; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=2)"),
-    ),
-    (
-        re.compile(rf"(?:No module named '(?={_KERAS}\.)|`(?=keras\.optimizers\.legacy))([\w.]+)"),
-        N_("this Keras has no {0}; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=2)"),
-    ),
+    *((re.compile(pattern), _MISSING) for pattern in _OF_KERAS_2),
     (
         re.compile(r"module 'tensorflow[\w.]*' has no attribute '(contrib|logging|app|Session|placeholder)'"),
         N_("written for TensorFlow 1 (tf.{0}); https://www.tensorflow.org/guide/migrate says how it becomes 2"),

@@ -136,7 +136,7 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     call = "evaluator.pkl" if here.role == "evaluator" else "function.pkl"
     fn, args, kwargs = keras2.loads((here.run.path / call).read_bytes(), other_keras)
     if ship.takes_strategy(fn):
-        strategy = strategy_of(here, spec["alone"], followed=bool(job["follow"]))
+        strategy = strategy_of(here, spec["alone"])
         args, kwargs = ship.fill_strategy(fn, args, kwargs, strategy)
     here.journal.event(events.Running(here.now()))
     result = None
@@ -209,14 +209,12 @@ def _prepare_libraries(here: Here, job: dict[str, Any]) -> None:
         strategies.several(replicas, follows=follows.get("workers", 0))
 
 
-def strategy_of(here: Here, alone: bool = False, followed: bool = False) -> Any:
+def strategy_of(here: Here, alone: bool = False) -> Any:
     """What the parameter `strategy` is filled with. alone: without the other workers, though here.mode has them."""
     if here.mode == "cluster" and not alone:
         return tf.distribute.MultiWorkerMirroredStrategy()
     if here.mode == "mirrored":
-        # A follower adds without collectives, which fail where variables are made in a step: docs/evidence/facts.md
-        sums = tf.distribute.ReductionToOneDevice() if followed else None
-        return tf.distribute.MirroredStrategy(of_replicas(here.replicas), cross_device_ops=sums)
+        return tf.distribute.MirroredStrategy(of_replicas(here.replicas))
     return tf.distribute.get_strategy()
 
 

@@ -41,7 +41,6 @@ class Program:
     which diagnosis is right. variables: parts of the names of those concerned, () for all. shared: one device makes the
     mistake, too, so that a PASS is true; replicas: those in one process make it. behind: whether it takes `dropout=0.4`
     and `batch_norm=True`. late: in a second fit; begins: the first step at which it acts, where no `at` says so.
-    alone: it can't run, or can't be recorded, with several replicas in one process.
     """
 
     train: Callable[..., Any]
@@ -54,7 +53,6 @@ class Program:
     behind: bool = True
     late: bool = False
     begins: int = 1
-    alone: bool = False
 
     def first(self, steps: int) -> int:
         """The first step at which the mistake acts, from 1."""
@@ -74,12 +72,11 @@ def add(
     train: Callable[..., Any],
     expected: str = ONE_DEVICE,
     behind: bool = False,
-    alone: bool = False,
     **kwargs: Any,
 ) -> None:
     """Adds a right program; kwargs: its arguments."""
     assert name not in RIGHT, name
-    RIGHT[name] = Program(train, kwargs, expected, behind=behind, alone=alone)
+    RIGHT[name] = Program(train, kwargs, expected, behind=behind)
 
 
 def add_wrong(name: str, train: Callable[..., Any], truth: str, facts: Mapping[str, Any] = {}, **kwargs: Any) -> None:

@@ -212,4 +212,4 @@ add_wrong(
     "part of worker 1, 2 %", by_hand, "as `part of worker 1`, by 1.02", ALONE, mistake="part of worker 1", size=1.02
 )
 OUTSIDE = "the model is made outside of the strategy's scope: each worker trains its own"
-add_wrong("a model for each worker", alone, OUTSIDE, {"expected": None, "alone": True})
+add_wrong("a model for each worker", alone, OUTSIDE, {"expected": None})

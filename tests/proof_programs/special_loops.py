@@ -173,7 +173,7 @@ add("accumulated by hand, sgd", accumulated, optimizer="sgd")
 for way in ("between", "inside", "function", "copied"):
     add(f"target network {way}", averaged, way=way, behind=way != "inside")
 add("target network between, not recorded", averaged, recorded=False)
-add("variables made in step 1", made_late, behind=True, alone=True)
+add("variables made in step 1", made_late, behind=True)
 add("loop drawn by generator", drawn, REPLICAS)
 add("loop drawn by operation", drawn, REPLICAS, by="operation")
 
