@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CAUSES", "WHY"]
-
 _KERAS = "https://github.com/keras-team/keras"
 
 

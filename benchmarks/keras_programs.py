@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-__all__ = ["PROGRAMS", "Program", "standalone"]
-
 X = np.array([[1], [2], [3], [6]], "float32")
 
 

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from keras_causes import CAUSES, WHY
 from keras_programs import PROGRAMS
 
-__all__ = ["Field", "field", "write"]
-
 STRATEGIES = {"mirrored": "MirroredStrategy", "workers": "MultiWorkerMirroredStrategy"}
 RIGHT, WRONG, ALIKE, RAISES, HANGS, ABSENT, NOT_RUN = "right", "wrong", "alike", "raises", "hangs", "absent", "not run"
 SYMBOLS = {RIGHT: "✓", WRONG: "✗", ALIKE: "=", RAISES: "raises", HANGS: "hangs", ABSENT: "none", NOT_RUN: "not run"}

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-__all__ = ["page", "rate", "tables"]
-
 KINDS = ("right", "missed", "wrong name", "false alarm")
 _LONGEST = 100  # characters of an example of what was said
 _USUAL = "30 of 30"

@@ -20,8 +20,6 @@ from look_alikes_runs import Trial
 import dtk
 from dtk.runs import opened
 
-__all__ = ["PAIRS", "VERSION", "Facts", "Pair", "learn", "other_version"]
-
 DIFFERS = "the run and its baseline differ"
 VERSION = "nothing differs but the version: the baseline is one of TensorFlow"
 STEPS = 12

@@ -19,8 +19,6 @@ from oddities import MEMORY, QUOTA, STEPS, Happening, train
 
 import dtk
 
-__all__ = ["FULL", "ROWS", "Trial", "groups"]
-
 STALL, LONG = 5.0, 8.0  # seconds without progress that end a run; seconds of what is healthy and long
 ASLEEP = "this process and its workers sleep"
 CULPRIT, WAITS, ORDER = "a worker fails", "a worker stands still", "each in another collective"

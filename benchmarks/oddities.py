@@ -19,8 +19,6 @@ from pathlib import Path
 
 import dtk
 
-__all__ = ["MEMORY", "QUOTA", "STEPS", "Happening", "train"]
-
 STEPS = 40
 OWN = os.environ.setdefault(
     "LOOK_ALIKES", f"look-alikes-{os.getpid()}"

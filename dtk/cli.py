@@ -18,8 +18,6 @@ from dtk.errors import DtkError, RunInterrupted, RunTimeout, WorkerFailed
 if TYPE_CHECKING:
     from dtk.runs import Run
 
-__all__ = ["commands", "main", "parser", "train"]
-
 INTERRUPTED, TIMED_OUT = 130, 124  # exit codes, as a shell and timeout(1) have them
 
 

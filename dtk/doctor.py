@@ -15,8 +15,6 @@ from dtk.language import N_, _, columns
 from dtk.launch import request
 from dtk.runs import run
 
-__all__ = ["Finding", "examine"]
-
 PACKAGES = ("tensorflow", "keras", "tf-keras", "tensorflow-datasets", "ipywidgets", "jupyterlab", "numpy", "dtk")
 TESTED = ((2, 15), (2, 21))  # TensorFlow, from and to
 DISK = 2e9  # bytes; below it a warning: checkpoints, logs and tensorflow-datasets want room

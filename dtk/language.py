@@ -23,25 +23,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "ASKED",
-    "DOMAIN",
-    "ENGLISH",
-    "LOCALE",
-    "N_",
-    "_",
-    "aligned",
-    "bytes_of",
-    "columns",
-    "first_three",
-    "language",
-    "languages",
-    "ngettext",
-    "relative",
-    "rounded",
-    "three",
-]
-
 ENGLISH, DOMAIN, ASKED = "en", "dtk", "DTK_LANG"
 LOCALE = Path(__file__).parent / "locale"
 

@@ -17,18 +17,6 @@ from pathlib import Path
 from dtk.errors import DtkError, in_words
 from dtk.language import N_, _
 
-__all__ = [
-    "Limit",
-    "cores",
-    "memory",
-    "memory_kills",
-    "of_the_disk",
-    "of_the_memory",
-    "own_core",
-    "refused_by_the_machine",
-    "sentence",
-]
-
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 _UNLIMITED = 1 << 60  # bytes; cgroup v1 has no word for "no limit", but a number near 2**63

@@ -14,12 +14,11 @@ from dtk.live import heading
 from dtk.proof.diagnose import diagnose
 from dtk.proof.proof import kept
 from dtk.proof.verify import prove
-from dtk.records.facts import RunLike, versions_of
+from dtk.records.facts import versions_of
+from dtk.records.tables import RunLike
 from dtk.scaling import summary
 from dtk.view.canvas import alternative, figure, page, text
 from dtk.view.palette import member_name
-
-__all__ = ["compared", "write"]
 
 _LINES = 40  # of each log's end
 

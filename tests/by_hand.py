@@ -15,8 +15,6 @@ import psutil
 
 from dtk.launch.place import free_ports
 
-__all__ = ["SECONDS", "blocks", "environment", "finished", "started_by_hand", "weights"]
-
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "guide" / "without_dtk.md").read_text(encoding="utf-8")
 SECONDS = 240.0

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["started"]
-
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS = (
     "--no-sandbox",  # containers have no user namespaces for it, and the only pages are our own

@@ -33,8 +33,6 @@ from dtk.scaling.job import ETHERNET_10, Cluster
 from dtk.studies.shards import from_lists
 from dtk.view.what_if import EXAMPLE
 
-__all__ = ["DRAWN", "texts"]
-
 
 def _pair(path: Path, **facts: Any) -> tuple[Any, Any]:
     alone = fabricate(path / "alone", workers=1, mode="single", steps=30)

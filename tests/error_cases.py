@@ -16,8 +16,6 @@ from losing import ENDS, UNLIKE
 import dtk
 from dtk.errors import command
 
-__all__ = ["CASES", "NOT_CHATTER", "TEXTS", "Case", "cause", "cause_alone", "kept", "provoke", "softmax_under_logits"]
-
 TEXTS = Path(__file__).parent / "texts"
 TWO: dict[str, Any] = {"workers": 2}
 REPLICAS: dict[str, Any] = {"workers": 1, "replicas": 2}

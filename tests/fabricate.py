@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.records import Journal, Record, RunFolder, Weights, events
+from dtk.records import Journal, Record, RunFolder, events
 from dtk.runs import Run
 
 UNIT = {"unit": 1, "step": 1, "began": [0, 0], "ended": [1, 0], "here": [], "values": []}
@@ -21,7 +21,7 @@ class Made(Run):
     Each step's update agrees. As many replicas in one process do what the run does.
     """
 
-    def followed(self, source, replicas=1, levels=None, counts=1):
+    def followed(self, source, replicas=1, levels=None, counts=1, again=False):
         follower = source if replicas == 1 else self
         steps = min(int(run.records.step.max()) for run in (self, follower))
         facts = {"units": 1, "kind": "update", "numbers": [0], "wrong": []}
@@ -105,9 +105,6 @@ def updated(at: float, name: str, made: int, recorded: int | None = None, **fact
     recorded = made if recorded is None else recorded
     one = events.Optimizer(name=name, variables=["w0"], made=made, recorded=recorded, **facts)
     return events.Updates(at, optimizers=[one], models=1)
-
-
-__all__ = ["Weights", "fabricate", "losses", "updated"]
 
 
 def spans_of(ax: Any, gid: str, worker: int) -> np.ndarray:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["KERAS_3", "LANE", "SKIPPED", "lines_that_fail", "reason_to_skip"]
-
 PACKAGES = ("tensorflow", "keras", "tf-keras", "numpy", "protobuf", "ipywidgets")  # that tell the lanes from each other
 # By the minor versions of TensorFlow and Keras. Others are newer than what the main lane has.
 _LANES = {("2.15", "2.15"): "tf215", ("2.20", "3.12"): "lowest", ("2.20", "3.13"): "colab", ("2.21", "3.15"): "main"}

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ENDS", "UNLIKE", "texts"]
-
 SECONDS = 100.0  # that the others get for saying something
 LATE = 3  # the step in which it happens, if not in the first
 

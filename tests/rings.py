@@ -8,8 +8,6 @@ import numpy as np
 
 import dtk
 
-__all__ = ["all_reduce", "gradient"]
-
 
 def gradient(worker, size=7):
     return np.linspace(-1, 1, size) ** 3 + 10.0 * worker

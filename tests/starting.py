@@ -4,7 +4,5 @@ from __future__ import annotations
 
 import pytest
 
-__all__ = ["mostly_warm"]
-
 # What comes after the start is the same: a new process for each worker proves it once more, in `make test-thorough`.
 mostly_warm = pytest.mark.parametrize("start", ["warm", pytest.param("cold", marks=pytest.mark.slow)], indirect=True)

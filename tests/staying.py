@@ -9,8 +9,6 @@ import threading
 
 import dtk
 
-__all__ = ["BEGIN", "LOSSES", "MODEL", "RECORDED", "interrupt_after", "opened", "usable"]
-
 BEGIN = """
 import time
 import tensorflow as tf

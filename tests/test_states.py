@@ -448,6 +448,15 @@ def test_a_disk_that_fills_up_leaves_what_can_be_followed(capsys):
 
 
 @pytest.mark.trains
+def test_data_that_are_drawn_the_same_twice_are_proved_and_others_are_no_mistake():
+    turned = RIGHT["fit, turned in the data"].train
+    assert dtk.verify(dtk.run(turned, workers=2, kwargs={"steps": 4})).verdict == "one device"
+    with pytest.raises(dtk.VerificationError) as failed:
+        dtk.verify(dtk.run(turned, workers=2, kwargs={"steps": 4, "threads": 8}))
+    assert failed.value.reason == "not decidable"
+
+
+@pytest.mark.trains
 @pytest.mark.parametrize("right", [True, False])
 def test_a_follower_with_another_tensorflow_refutes_nothing(right):
     run = ran(RIGHT["loop relu adam"] if right else WRONG["loop gradient"], 4)

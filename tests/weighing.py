@@ -13,8 +13,6 @@ from gallery import all_programs
 
 import dtk
 
-__all__ = ["weighed"]
-
 OFF = {"DTK_MARKS": "0", "DTK_UPDATES": "0"}  # what a worker records beside Recorder and record_step
 
 

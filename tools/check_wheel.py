@@ -14,8 +14,6 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["MOST", "main", "wrong"]
-
 ROOT = Path(__file__).parent.parent
 MOST = 10_000_000  # bytes; it has 6.6 MB, of which 4.0 are the lessons' stored outputs and 1.5 a font
 USER = Path(__file__).parent / "typed_user.py"

@@ -18,8 +18,6 @@ import coverage
 from coverage.plugin_support import Plugins
 from coverage.types import TConfigurable
 
-__all__ = ["coverage_init"]
-
 
 def coverage_init(registry: Plugins, options: TConfigurable) -> None:
     """Called by coverage.py in each process that it measures; forked workers inherit what it does."""

@@ -14,8 +14,6 @@ from typing import Any
 
 from nbformat.v4 import new_code_cell
 
-__all__ = ["badge", "place_of", "repository", "setup_source", "title_cell", "wheel", "write_heads"]
-
 ROOT = Path(__file__).parent.parent
 IS_BADGE = re.compile(r"^\[!\[[^\]]*\]\([^)]*colab[^)]*\)\]\([^)]*\)$", flags=re.MULTILINE)
 IS_SETUP = 'find_spec("dtk")'

@@ -12,11 +12,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["lint"]
-
 FILE_LINES, FUNCTION_LINES, REQUIRED = 500, 50, 7
 # A ratchet: who makes a folder smaller lowers its number, and who adds to it removes as much elsewhere.
-MOST = {"dtk": 32_497, "dtk/proof": 2_653, "tests": 30_102}
+MOST = {"dtk": 31_906, "dtk/proof": 2_635, "tests": 30_097}
 SLACK = 100  # lines below its number from which that has to be lowered
 
 

@@ -19,8 +19,6 @@ from heads import IS_BADGE, IS_SETUP, badge, place_of, setup_source, title_cell
 from IPython.core.inputtransformer2 import TransformerManager
 from nbval.plugin import find_comment_markers, find_metadata_tags
 
-__all__ = ["RULES", "lint"]
-
 LINES, TRAINING_LINES = 12, 30
 IGNORED_AT_MOST = 1 / 5  # of a lesson's code cells
 CHECKS = 2

@@ -23,8 +23,6 @@ import dtk
 from dtk import cli
 from dtk.proof.mistakes import MISTAKES
 
-__all__ = ["FOLDER", "PAGES", "Page", "as_markdown", "listed", "pages"]
-
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 COMMON = 4  # so many sections of a page describe an argument in the same words: it is described once, above them
 INNER = ("open", "end", "followed")  # which dtk calls: of a place, of a run

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["NotReady", "main", "notes"]
-
 ROOT = Path(__file__).parent.parent
 STATED = {"dtk/__init__.py": r'^__version__ = "([^"]+)"$', "CITATION.cff": r"^version: (\S+)$"}
 

@@ -13,8 +13,6 @@ from sphinx.search.zh import SearchChinese
 
 from building.places import ENGLISH, pages, trees
 
-__all__ = ["setup"]
-
 _CHINESE = r"[\u3400-\u4dbf\u4e00-\u9fff]"
 _NAMES = {"en": ("en", "English"), "zh": ("zh-CN", "中文")}
 _THEME = {  # what the theme's own catalogue lacks

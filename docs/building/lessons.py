@@ -16,8 +16,6 @@ from heads import IS_BADGE, title_cell
 from building.links import rewritten
 from building.places import ROOT
 
-__all__ = ["WIDTH", "WORDS", "as_page", "buttons", "title"]
-
 WORDS = {  # what a button says
     "en": ("Open in Colab", "Download notebook"),
     "zh": ("在 Colab 中打开", "下载笔记本"),

@@ -16,8 +16,6 @@ from heads import repository
 
 from building.places import ENGLISH, ROOT, SECTIONS, pages, tree_of
 
-__all__ = ["SCHEME", "address", "is_handed_out", "rewritten"]
-
 SCHEME = "site"
 PICTURES = {".png", ".svg"}
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\](?:\([^)]*\))?)*)\]\(([^)\s]+)\)")

@@ -13,8 +13,6 @@ from building.lessons import as_page, title
 from building.links import address, is_handed_out, rewritten
 from building.places import ENGLISH, ROOT, SECTIONS, pages
 
-__all__ = ["write"]
-
 _PICTURE = re.compile(
     r'<picture>.*?srcset="(?P<dark>[^"]+)".*?src="(?P<light>[^"]+)".*?alt="(?P<alt>[^"]*)".*?</picture>', re.DOTALL
 )

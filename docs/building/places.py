@@ -12,8 +12,6 @@ from pathlib import Path
 
 from translations import PAGES, languages
 
-__all__ = ["ENGLISH", "ROOT", "SECTIONS", "pages", "tree_of", "trees"]
-
 ROOT = Path(__file__).parent.parent.parent
 ENGLISH = "en"
 SECTIONS = ("guide", "reference", "explanation", "evidence", "teaching")  # folders of docs/

@@ -24,8 +24,6 @@ from typing import Any
 
 from dtk.compat.libraries import tf
 
-__all__ = ["narrow", "patch"]
-
 _BIND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, use_errno=True)
 
 _address: bytes | None = None  # of IPv4; None: the wildcard stays

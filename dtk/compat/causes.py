@@ -12,8 +12,6 @@ import os
 import socket
 from collections.abc import Iterator
 
-__all__ = ["by_a_peer", "cause_of", "message_of", "wanted_a_network"]
-
 
 def cause_of(error: BaseException) -> BaseException:
     """The innermost exception that `error` was made from by Keras; `error` itself elsewhere."""

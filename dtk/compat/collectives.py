@@ -23,18 +23,6 @@ from typing import Any
 
 from dtk.compat.libraries import replaces, tf
 
-__all__ = [
-    "abort",
-    "broadcast_locally",
-    "enable",
-    "keys",
-    "let_peers_come_back",
-    "set_keys",
-    "watch_keys",
-    "watch_sums",
-    "watch_waits",
-]
-
 _ABORTED = 10  # tf.errors.ABORTED
 _tables: list[weakref.ref[Any]] = []  # of the strategies made here, in that order
 _SUMS = "here.sum"

@@ -23,19 +23,6 @@ from dtk.compat.fingerprint import row
 from dtk.compat.libraries import replaces, tf
 from dtk.errors import ClusterConfigError
 
-__all__ = [
-    "api",
-    "apply",
-    "estimator_evaluate",
-    "estimator_train",
-    "evaluate_checkpoint",
-    "init_run_config",
-    "is_native",
-    "replica_rows",
-    "should_run_distribute_coordinator",
-    "train_and_evaluate",
-]
-
 _API = "tensorflow_estimator._api.v2.estimator"  # the package's own list of tf.estimator's names in TensorFlow 2
 _CORE = "tensorflow_estimator.python.estimator"
 _INDEPENDENT_WORKER = "independent_worker"  # distribute_coordinator.CoordinatorMode

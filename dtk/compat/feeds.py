@@ -16,8 +16,6 @@ from typing import Any
 
 from dtk.compat.libraries import tf
 
-__all__ = ["Feed", "can_be_fed", "is_data", "read_beside"]
-
 Element = tuple[Any, ...]  # of each replica its part
 MOST_CALLED = 50  # functions that are asked for what they read
 

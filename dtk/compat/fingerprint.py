@@ -13,8 +13,6 @@ from typing import Any
 
 from dtk.compat.libraries import tf
 
-__all__ = ["element_shapes", "fingerprint", "first_leaf", "row"]
-
 FEATURES = 4096  # of larger components as many, evenly spread, so that large images cost no more
 SPREAD = 3.0  # the projections of images scaled to [0, 1] then reach over about half a turn of the cosine
 BUCKETS = 1 << 20  # strings become numbers by a hash

@@ -26,8 +26,6 @@ from typing import Any
 from dtk.compat.libraries import installed_keras_2, keras_2_chosen
 from dtk.errors import ClusterConfigError
 
-__all__ = ["follow", "loads"]
-
 _PLACES = ("tensorflow._api.", "tensorflow.compat")  # one file under two names is two modules
 _HOMES = {2: "tf_keras.api._v2.keras", 3: "keras._tf_keras.keras"}  # what `tf.keras` is
 

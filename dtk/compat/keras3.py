@@ -25,8 +25,6 @@ from dtk.compat.libraries import installed_keras_2, keras_2_chosen, keras_major,
 from dtk.compat.per_replica import first_spec
 from dtk.errors import ClusterConfigError, library_of
 
-__all__ = ["REFUSALS", "correct_keras", "multi_worker", "when_imported"]
-
 _applied: list[str] = []
 REFUSALS = "refusals"  # their name among the corrections
 _TRAINER = "backend.tensorflow.trainer"
@@ -178,13 +176,22 @@ def _step_by_step() -> None:
 
     @replaces(trainer.TensorFlowTrainer, "_make_function")
     def make_function(original: Any, self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
-        step = _after_its_data(step_function)
-        keras_own = original(self, step)
         if not _is_mirrored(self.distribute_strategy):
-            return keras_own
+            return original(self, step_function if self.run_eagerly else _as_a_whole(step_function))
+        step = _after_its_data(step_function)
         normalises = any(isinstance(layer, BatchNormalization) for layer in self._flatten_layers())
         guarded = step_function == self.train_step and normalises
-        return _several_steps(self, _single_step(trainer, self, step, guarded), keras_own)
+        return _several_steps(self, _single_step(trainer, self, step, guarded), original(self, step))
+
+
+def _as_a_whole(step_function: Callable[..., Any]) -> Callable[..., Any]:
+    """The step as a function of its own in Keras's graph, of which nothing happens unless there is data for it.
+
+    `_after_its_data` won't do on one device: TensorFlow 2.21 then makes a wrong gradient of an RNN's loop in a model
+    that its first batch builds.
+    """
+    step = tf.function(step_function, autograph=False, experimental_attributes={"_noinline": True})
+    return functools.wraps(step_function)(lambda data: step(data))
 
 
 def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,8 +204,7 @@ def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return step_function(data)
             except (TypeError, ValueError) as error:
-                said = _unknown_batch(error, data)
-                if said and _is_mirrored(tf.distribute.get_strategy()):
+                if said := _unknown_batch(error, data):
                     raise ClusterConfigError(said) from error
                 raise
 

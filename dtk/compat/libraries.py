@@ -18,16 +18,6 @@ import wrapt
 
 from dtk.language import N_, _
 
-__all__ = [
-    "installed_keras_2",
-    "keras_2_chosen",
-    "keras_major",
-    "replaces",
-    "tf",
-    "the_other_keras_2",
-    "why_not_keras_3",
-]
-
 _OLDEST = (3, 12)  # of Keras 3, as in pyproject.toml
 
 

@@ -16,8 +16,6 @@ from typing import Any
 
 from dtk.compat.libraries import replaces, tf
 
-__all__ = ["REDUCE", "TAKE", "listen"]
-
 TAKE, REDUCE = "take", "reduce"
 Report = Callable[[str, float, float, int], None]  # kind, begin and end in seconds of time.time(), bytes
 

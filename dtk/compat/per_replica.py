@@ -8,19 +8,6 @@ from typing import Any
 from dtk.compat.libraries import tf
 from dtk.records.events import Scope
 
-__all__ = [
-    "Copies",
-    "copies",
-    "first_spec",
-    "is_mirrored",
-    "key_of",
-    "local_values",
-    "make_nan",
-    "name_of",
-    "scope_of",
-    "strategy_of",
-]
-
 
 def local_values(value: Any) -> tuple[Any, ...]:
     """A PerReplica's or a mirrored variable's components in this process, by replica; any other value alone.

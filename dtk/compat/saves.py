@@ -24,8 +24,6 @@ from dtk.compat.libraries import keras_major, replaces, tf
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 
-__all__ = ["elsewhere", "in_each_fit", "when_imported"]
-
 # The attribute of each callback that says where it writes.
 _PATHS = {"CSVLogger": "filename", "ModelCheckpoint": "filepath", "TensorBoard": "log_dir"}
 _chief_only = False  # while True, loads read the chief's file whatever this worker has saved

@@ -27,21 +27,6 @@ from dtk.compat.libraries import replaces, tf
 from dtk.compat.per_replica import local_values
 from dtk.records.facts import MOVING
 
-__all__ = [
-    "GENERATOR",
-    "InGraph",
-    "Variable",
-    "eager_unit",
-    "enter_graph",
-    "in_unit",
-    "of_graph",
-    "perturbed",
-    "read",
-    "untracked",
-    "variables",
-    "watch",
-]
-
 # Of a tf.random.Generator, which goes on by as many numbers as it draws: on one device by those of the whole batch.
 GENERATOR = "StateVar"
 
@@ -308,11 +293,11 @@ def _refresh() -> None:
         handle = leaf.handle
         if tf.is_symbolic_tensor(handle) or leaf.dtype.base_dtype in (tf.string, tf.resource, tf.variant):
             continue
+        if leaf._dtk_role == "data":
+            continue
         if handle._id in seen:
             continue  # another object for the same variable
-        container = getattr(handle, "_distributed_container", None) or getattr(leaf, "_distributed_container", None)
-        container = container() if container is not None else None
-        key = id(leaf) if container is None else id(container)
+        key = _key(leaf)
         if key not in found:
             found[key] = _of_handle.get(handle._id) or _entry(leaf)
             found[key].copies = []
@@ -329,6 +314,27 @@ def _refresh() -> None:
     _of_handle.update(seen)
     _stale = _stale or not all(each.ready for each in found.values())
     _table = list(found.values())
+
+
+def drawn_from(captured: Sequence[Any]) -> None:
+    """What a dataset's map draws from: tf.data's threads write such a state ahead of the steps, each run otherwise.
+
+    captured: what the map's function holds beside its arguments. From now on its integers are no state of a step.
+    """
+    global _stale
+    held = {getattr(each, "_id", None) for each in captured if each.dtype == tf.resource}
+    leaves = [leaf for leaf in (ref() for ref in _leaves) if leaf is not None and leaf.dtype.base_dtype.is_integer]
+    keys = {_key(leaf) for leaf in leaves if getattr(leaf.handle, "_id", 0) in held}
+    for leaf in leaves:
+        if _key(leaf) in keys:
+            leaf._dtk_role, _stale = "data", True
+
+
+def _key(leaf: Any) -> int:
+    """What all copies of a variable, on several replicas, have in common."""
+    container = getattr(leaf.handle, "_distributed_container", None) or getattr(leaf, "_distributed_container", None)
+    container = container() if container is not None else None
+    return id(leaf) if container is None else id(container)
 
 
 def _entry(leaf: Any) -> Variable:

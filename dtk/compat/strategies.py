@@ -18,18 +18,6 @@ from dtk.compat.libraries import replaces, tf
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 
-__all__ = [
-    "MESSAGE_BYTES",
-    "Told",
-    "alone",
-    "counts",
-    "has_a_cluster",
-    "join_once",
-    "leave_datasets_untuned",
-    "send_small_messages",
-    "several",
-]
-
 # What MultiWorkerMirroredStrategy is made of.
 _EXTENDED = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended"
 

@@ -23,18 +23,6 @@ from dtk.compat.libraries import tf
 from dtk.compat.per_replica import first_spec
 from dtk.compat.states import untracked
 
-__all__ = [
-    "LOSSES",
-    "Tap",
-    "active",
-    "attach",
-    "detach",
-    "norms_of",
-    "steps_per_execution",
-    "unread",
-    "weights_so_far",
-]
-
 LOSSES = 8  # losses of a step that are kept apart; further ones are added to the last
 WIDTH = 2 + LOSSES  # a step's examples, fingerprint, loss shares
 _active: dict[int, Tap] = {}  # by id of the model, which the tap keeps alive

@@ -17,26 +17,7 @@ from typing import Any
 
 from dtk.compat.libraries import keras_major, replaces, tf
 from dtk.compat.per_replica import key_of, name_of
-from dtk.compat.states import eager_unit
-
-__all__ = [
-    "UpdateCounter",
-    "clips",
-    "counted",
-    "drawn",
-    "draws",
-    "optimizer_of",
-    "precision",
-    "recorded_step",
-    "restore",
-    "stateful_draws",
-    "states",
-    "taking",
-    "trains",
-    "watch",
-    "watch_datasets",
-    "watch_gradients",
-]
+from dtk.compat.states import drawn_from, eager_unit
 
 Taken = Callable[[str, Any], None]  # the target's name in the code that asked for the gradient, and its value
 _within = threading.local()
@@ -454,11 +435,12 @@ def watch_datasets(report: Report) -> None:
     @replaces("tensorflow:data.Dataset", "map")
     def mapped(original: Any, self: Any, map_func: Any, *args: Any, **kwargs: Any) -> Any:
         found = original(self, map_func, *args, **kwargs)
-        wrapper = getattr(found, "_map_func", None)
-        graph = getattr(getattr(wrapper, "function", None), "graph", None)
-        if graph is not None:
-            calls = [operation.type for operation in graph.get_operations() if operation.type in _PYTHON]
-            draws, python = drawn(graph), ["numpy_function or py_function"] * bool(calls)
+        function = getattr(getattr(found, "_map_func", None), "function", None)
+        if function is not None and hasattr(function, "graph"):
+            calls = [each for each in function.graph.get_operations() if each.type in _PYTHON]
+            draws, python = drawn(function.graph), ["numpy_function or py_function"] * bool(calls)
+            if draws:
+                drawn_from(function.captured_inputs)
             if draws or python:
                 report(draws=draws, python=python)
         return found

@@ -19,8 +19,6 @@ import wrapt
 from dtk.compat import states, updates
 from dtk.compat.libraries import replaces, tf
 
-__all__ = ["apply"]
-
 _initial = threading.local()  # now: whether a variable's initial value is being computed
 
 

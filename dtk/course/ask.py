@@ -12,8 +12,6 @@ from dtk.errors import DtkError
 from dtk.language import N_, _
 from dtk.view.controls import STYLE, beside, styled
 
-__all__ = ["Prediction", "ask"]
-
 _CLOSE = 0.1  # a number within a tenth counts as right
 
 

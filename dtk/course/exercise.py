@@ -28,24 +28,6 @@ from dtk.course.kept import keep
 from dtk.errors import DtkError, WorkerFailed, WorkerStalled, one_of
 from dtk.language import N_, _
 
-__all__ = [
-    "CheckFailed",
-    "Exercise",
-    "Hints",
-    "NotSolved",
-    "Trial",
-    "all_exercises",
-    "check",
-    "digits",
-    "failure",
-    "name_of",
-    "not_right",
-    "not_solved",
-    "returns_nothing",
-    "same",
-    "tf_config",
-]
-
 _MOST_ITEMS = 10_000  # of a generator, which may have no end
 _SHORT = reprlib.Repr()
 _SHORT.maxother = _SHORT.maxstring = 60

@@ -23,8 +23,6 @@ from dtk.language import _
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["answers", "keep", "kept", "place", "report", "shown"]
-
 _COLUMNS = ["question", "predicted", "came_out", "checked", "tries"]
 _lesson = ""  # the lesson whose question or check came last in this kernel
 

@@ -37,8 +37,6 @@ from dtk.course.exercise import Exercise, Trial, all_exercises
 from dtk.errors import REPOSITORY, DtkError, need, one_of, page
 from dtk.language import ENGLISH, N_, _, languages
 
-__all__ = ["EDITIONS", "Lesson", "bring", "brought", "build", "copy", "lab", "lessons", "read"]
-
 FIRST = "00_start_here.ipynb"
 
 

@@ -18,8 +18,6 @@ import numpy as np
 from dtk.language import N_, _
 from dtk.worker.ring import Ring
 
-__all__ = ["Outcome", "Team", "all_gather", "on_parts", "reduce_scatter", "rehearse", "teams"]
-
 _PATIENCE = 3.0  # seconds until a message counts as one that is not sent, though another worker is busy
 _SECONDS = 20.0  # a function that is still busy then has a loop without an end
 

@@ -14,8 +14,6 @@ from dtk.language import _
 from dtk.proof.verify import prove
 from dtk.runs import Run, baseline, run
 
-__all__ = ["half_full", "hint_for_share", "trains_otherwise", "tried"]
-
 
 def trains_otherwise(cluster: Run, alone: Run) -> bool:
     """Return whether verify refuses the two runs, or finds that one device trains something else."""

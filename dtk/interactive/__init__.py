@@ -12,8 +12,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-__all__ = ["DISPLAYED", "register_magics", "serve"]
-
 DISPLAYED = "<display {number}>"  # stands in a worker's log for what `display-{number}.json` beside it holds
 
 

@@ -24,8 +24,6 @@ from typing import Any
 from dtk.errors import DtkError, library_of
 from dtk.language import _
 
-__all__ = ["Files", "Gate", "Place", "Stopped", "Wait", "Where", "stuck", "unlike"]
-
 # Where the learner's own code is: the innermost file and line, and the outermost, in the cell that runs; "" for none.
 Place = tuple[str, int, str, int]
 

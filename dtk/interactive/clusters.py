@@ -32,8 +32,6 @@ from dtk.worker.wire import Message
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["CellFailed", "Cluster", "checked", "cluster", "run_magic"]
-
 PULL_SECONDS = 600.0
 _NONE_OPEN = N_("no cluster is open here: cluster = dtk.cluster(workers=2) makes one")
 

@@ -14,8 +14,6 @@ from dtk.live import text
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Row", "digest_of", "is_plain", "look", "numbers", "table", "variables_of"]
-
 Row = dict[str, Any]
 
 _HIDDEN = ("In", "Out", "exit", "quit", "get_ipython", "open", "strategy")

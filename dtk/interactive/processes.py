@@ -26,8 +26,6 @@ from dtk.worker import ship, wire
 from dtk.worker.process import WorkerSpec
 from dtk.worker.wire import Message, Wire
 
-__all__ = ["Peer", "Started", "checked", "end", "gone", "kill", "lost", "replace", "start"]
-
 START_SECONDS, KILL_SECONDS = 60.0, 4.0
 MOST_SECONDS = 1e8  # that `select` can wait
 _HELLO_SECONDS = 5.0

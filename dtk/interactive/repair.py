@@ -17,8 +17,6 @@ from dtk.interactive.session import CellOutcome, Session
 from dtk.language import N_, _, first_three, ngettext
 from dtk.live.text import workers_in_words
 
-__all__ = ["Settled", "compare", "free", "interrupt", "restart", "settle", "sync"]
-
 # How long each way may take; the gate less where nobody comes nearer to it.
 GATE_SECONDS, STILL_SECONDS = 2.0, 0.3
 _SECONDS = {"python": 0.9, "abort": 4.0}

@@ -28,8 +28,6 @@ from dtk.live.text import Printer, named
 from dtk.records import RunFolder
 from dtk.worker.wire import Message
 
-__all__ = ["Cell", "CellOutcome", "Session", "line_in_words"]
-
 LOOK_SECONDS = 0.25  # between two looks at where workers are, and before the first
 PAUSED_SECONDS = 0.1  # the same while workers are held before collectives
 SHOW_SECONDS, HEAR_SECONDS = 0.05, 0.02

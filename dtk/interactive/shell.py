@@ -31,8 +31,6 @@ from dtk.language import N_, _
 from dtk.records import write_whole
 from dtk.worker.worker import flush
 
-__all__ = ["Shell", "Takes", "failure", "make", "replay", "run"]
-
 _INLINE = "module://matplotlib_inline.backend_inline"  # figures go the way of `display`
 
 

@@ -37,8 +37,6 @@ from dtk.worker import ship, states, wire, worker
 from dtk.worker.progress import keep_beside, progress, write_updates
 from dtk.worker.wire import Message, Wire
 
-__all__ = ["WorkerLoop"]
-
 _NOBODY = "EOF when reading a line"  # Python's own words where nobody answers
 _LACKS = N_("worker {worker} has no {name}: run the cell that makes it there first")
 _PROGRESS = ("steps", "epoch", "trainings", "looping")

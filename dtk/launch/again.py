@@ -14,8 +14,6 @@ from dtk.launch.launch import Job
 from dtk.launch.place import chief_config
 from dtk.records import RunFolder
 
-__all__ = ["folder_of", "follower_of", "job_of", "whom"]
-
 STALL = 60.0  # seconds without progress after which a follower ends
 
 

@@ -32,8 +32,6 @@ from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
 
-__all__ = ["ALIVE_SECONDS", "LEASE_SECONDS", "Agent", "News", "main", "serve", "write"]
-
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
 TURN_SECONDS = 0.25  # in which nothing is heard and no worker ends
 _LOOK = 0.25  # seconds between two looks at the vitals

@@ -27,8 +27,6 @@ from dtk.records import RunFolder, WorkerFolder
 from dtk.records.events import Evaluation, Outcome, of_kind
 from dtk.watch.watch import port_was_taken
 
-__all__ = ["fresh", "in_use", "machine", "on_free_ports", "own_folder", "result", "set_aside", "start_of", "tidy"]
-
 T = TypeVar("T")
 PORT_ATTEMPTS = 3
 

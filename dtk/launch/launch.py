@@ -32,8 +32,6 @@ from dtk.worker.process import WorkerSpec
 if TYPE_CHECKING:
     from dtk.faults import Fault
 
-__all__ = ["THREADS", "Job", "Members", "as_json", "launch", "new_folder", "spec", "specs", "write_job"]
-
 _SAME_SECONDS = 1.0  # that others have to raise the same, where each comes from a machine of its own
 # How many threads a worker computes with: TensorFlow's two pools, and OpenMP in other libraries.
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")

@@ -17,27 +17,6 @@ from typing import Any, NamedTuple
 
 from dtk.worker.process import WorkerSpec
 
-__all__ = [
-    "Answer",
-    "Exited",
-    "FilePart",
-    "Forget",
-    "Gone",
-    "Incoming",
-    "Kill",
-    "Message",
-    "Query",
-    "Ready",
-    "Refused",
-    "RunEnded",
-    "Start",
-    "VitalSigns",
-    "WorkerStarted",
-    "WriteStacks",
-    "as_line",
-    "from_line",
-]
-
 
 class Start(NamedTuple):
     """Start a worker. For agents: files of its run, in base64 by name; attempt: which start of the cluster this is."""

@@ -33,8 +33,6 @@ from dtk.watch.explain import exit_in_words
 from dtk.watch.waiting import called
 from dtk.worker import ship
 
-__all__ = ["PORT", "PROGRAM", "find", "main", "node_address", "slurm_says"]
-
 PORT = 23456  # of worker 0; the others count on from it, as several may be on one machine
 PROGRAM = "train.py"  # in DIR, where the function could be written as a program
 NAME_SECONDS = 300.0  # for the other workers' names to be known: Kubernetes makes a pod's name with the pod

@@ -41,8 +41,6 @@ from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, Ready, as_line
 from dtk.worker.process import WorkerSpec, adopt_orphans, die_with, end_children, isolate, kill_tree
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """The program: `python -c ... SYS_PATH OPTIONS`; see `warm.py`. The parent is forked from here."""

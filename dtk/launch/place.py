@@ -24,16 +24,6 @@ from dtk.worker.process import Vitals, WorkerSpec
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = [
-    "Machine",
-    "Place",
-    "Source",
-    "chief_config",
-    "free_ports",
-    "say_ignored",
-    "tf_configs",
-]
-
 
 @dataclass(frozen=True)
 class Machine:

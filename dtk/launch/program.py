@@ -16,8 +16,6 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.worker import ship
 
-__all__ = ["Program", "what_to_call"]
-
 
 @dataclass(frozen=True)
 class Program:

@@ -23,28 +23,6 @@ from dtk.worker import ship
 if TYPE_CHECKING:
     from dtk.faults import Fault
 
-__all__ = [
-    "Layout",
-    "Options",
-    "check_memory",
-    "check_sizes",
-    "check_times",
-    "checked_faults",
-    "checked_gpus",
-    "checked_keras",
-    "checked_seed",
-    "fork",
-    "gpu_environment",
-    "layout",
-    "memory_needed",
-    "of_each_job",
-    "options",
-    "pack",
-    "pack_evaluator",
-    "program_environment",
-    "uses_estimator",
-]
-
 _NO_NETWORK = N_("faults: {fault}: a single worker has no network to lose; ask for two (on Colab with force=True)")
 MOST_WORKERS = 1024  # on other machines
 MOST_REPLICAS = 16  # in a worker; on Colab, in place of workers

@@ -27,8 +27,6 @@ from dtk.worker.process import Vitals, WorkerSpec, ask, vitals
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = ["Localhost", "ParentProcess", "idle_seconds", "is_warm", "isolates", "parent", "warm"]
-
 # Imported by a warm parent, in this order; those that are not installed are passed over, except TensorFlow.
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets")
 IDLE_SECONDS = 3600.0  # a parent that was not used for so long ends

@@ -25,8 +25,6 @@ from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line, clauses
 
-__all__ = ["Dashboard", "Layer", "curve"]
-
 _EVERY = 0.5  # seconds between two drawings
 _MOST_POINTS = 200  # of the loss
 _LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each

@@ -14,8 +14,6 @@ from dtk.records.events import Event
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import clauses
 
-__all__ = ["Follower"]
-
 _WINDOW = 50  # steps by whose pace the rest is expected
 _MOST_SHARES = 16  # of more replicas, or workers, only the loss is kept and not what each contributes
 _OPEN_STEPS = 4096  # steps that some replicas have recorded and others not; beyond it the oldest are given up

@@ -24,8 +24,6 @@ from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line, clauses
 
-__all__ = ["Fold", "LogLines", "Printer", "TextView", "clean", "label", "named", "workers_in_words"]
-
 # ECMA-48 control sequences (colours, cursor), operating-system commands (window titles), and single escapes.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")

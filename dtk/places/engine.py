@@ -34,8 +34,6 @@ from dtk.worker.process import Vitals, WorkerSpec
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
 
-__all__ = ["Engine", "LentMachine", "OnMessage", "Remote", "check_versions", "enough"]
-
 START_SECONDS = 300.0  # for an agent to say what its machine is, and for workers to be started: TensorFlow's import
 ANSWER_SECONDS = 30.0
 LOST_SECONDS = 10.0  # without a message from an agent, which speaks four times a second

@@ -22,8 +22,6 @@ from dtk.launch.launch import Job
 from dtk.launch.outside import PORT, PROGRAM
 from dtk.worker import ship
 
-__all__ = ["Written", "export", "job_name", "written"]
-
 KINDS = ("script", "slurm", "kubernetes")
 _ENTRY = "python -m dtk worker {where}"
 

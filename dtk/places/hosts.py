@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from dtk.launch.place import Source
     from dtk.records import RunFolder
 
-__all__ = ["Hosts", "Pipes", "Practice"]
-
 MOST = 16
 END_SECONDS = 4.0
 

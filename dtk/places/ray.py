@@ -17,8 +17,6 @@ from dtk.launch.agent import Agent
 from dtk.launch.messages import Gone, Message
 from dtk.places.engine import Engine, LentMachine, OnMessage
 
-__all__ = ["Ray"]
-
 REACH_SECONDS = 10.0
 READY_SECONDS = 60.0  # for Ray to make room where it says that there is some
 _NO_CLUSTER = N_("no Ray cluster answers at {address} ({why})")

@@ -19,8 +19,6 @@ from dtk.places.engine import Engine, LentMachine, OnMessage, enough
 from dtk.places.hosts import Pipes
 from dtk.records import RunFolder
 
-__all__ = ["Slurm"]
-
 ALIVE_SECONDS = 20.0  # between two signs of life to an allocation, which ends after six that did not come
 _OVER = ("FAILED", "CANCELLED", "TIMEOUT", "COMPLETED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
 # Ends with the kernel that asked for it: that touches FILE as long as it lives.

@@ -26,22 +26,6 @@ from dtk.records.facts import RATES, outside, rates_alone, rates_known, scope_of
 from dtk.scaling.shares import uneven
 from dtk.worker.recorded import weight_of
 
-__all__ = [
-    "beside_a_penalty",
-    "look_at_between",
-    "look_at_divisor",
-    "look_at_factor",
-    "look_at_parting",
-    "look_at_scope",
-    "look_at_settings",
-    "look_at_shape",
-    "look_at_update",
-    "of_gradients",
-    "scaled_alike",
-    "unknown",
-    "whole_penalty",
-]
-
 SAME_RATIO = 1e-3  # of a factor that all variables' changes have in common
 PARALLEL = 1e-3  # of a cosine that is 1
 ABOUT = 0.25  # of the ratio of the mean losses of two batches
@@ -386,4 +370,5 @@ def unknown(case: Case) -> Diagnosis:
             "what would decide: print each replica's loss and gradients at step {step}, before and after the sum"
         )
     evidence = [*case.facts(), *([_(decide, step=_step(case))] if decide else [])]
-    return Diagnosis("unknown", _(what, failed=case.failed, whom=whom(case.replicas)), tuple(evidence))
+    said = _(what, failed=case.failed if case.many is None else case.failed.what, whom=whom(case.replicas))
+    return Diagnosis("unknown", said if case.many is None else in_words(said, case.side), tuple(evidence))

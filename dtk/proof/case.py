@@ -16,10 +16,8 @@ from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Steps
 from dtk.records import facts
 from dtk.records.events import Loop, of_kind
-from dtk.records.facts import RunLike
+from dtk.records.tables import RunLike
 from dtk.scaling.shares import global_loss, weighted_loss
-
-__all__ = ["Case", "Diagnosis", "because", "either", "found"]
 
 
 @dataclass(frozen=True)
@@ -161,25 +159,29 @@ class Case:
         """A diagnosis whose evidence has all that is known of this case."""
         return found(mistake, what, [*evidence, *self.facts()], also)
 
+    @property
+    def side(self) -> str:
+        """What as many replicas in one process tell of where the difference is."""
+        words = N_(
+            "{n} replicas in one process differ as well: the difference is between the workers (data, collectives)"
+        )
+        if self.shared_by_replicas:
+            words = N_(
+                "{n} replicas in one process make the same update: the program computes otherwise with {n} replicas"
+            )
+        elif not self.same_function:
+            words = N_(
+                "{n} replicas in one process, which run the baseline's function, differ as well: it is not the run's"
+            )
+        return _(words, n=self.replicas)
+
     def facts(self) -> Iterator[str]:
         """What is known without a diagnosis, for those who go on looking: what verify says, what the followers tell."""
         yield _("{name}: {words}", name="verify", words=self.failed)
         if self.one is None:
             return
         if self.many is not None:
-            side = N_(
-                "{n} replicas in one process differ as well: the difference is between the workers (data, collectives)"
-            )
-            if self.shared_by_replicas:
-                side = N_(
-                    "{n} replicas in one process make the same update: the program computes otherwise with {n} replicas"
-                )
-            elif not self.same_function:
-                side = N_(
-                    "{n} replicas in one process, which run the baseline's function, differ as well: it is not the "
-                    "run's"
-                )
-            yield _(side, n=self.replicas)
+            yield self.side
         yield from map(part_in_words, sorted(self.one.parts, key=lambda each: -each.values)[:3])
 
 

@@ -39,9 +39,7 @@ from dtk.records.events import Training
 from dtk.worker.recorded import RecordedStates
 
 if TYPE_CHECKING:
-    from dtk.records.facts import RunLike
-
-__all__ = ["Diagnosis", "diagnose"]
+    from dtk.records.tables import RunLike
 
 
 def diagnose(

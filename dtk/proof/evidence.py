@@ -15,27 +15,10 @@ from dtk.language import N_, _, first_three, relative
 from dtk.proof.mistakes import MISTAKES
 from dtk.records import RunFolder
 from dtk.records.events import Finished, Loop, of_kind
-from dtk.records.facts import MOVING, RunLike, by_ring, outside, rates_alone
-from dtk.records.tables import NAMED
+from dtk.records.facts import MOVING, by_ring, outside, rates_alone
+from dtk.records.tables import NAMED, RunLike
 from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
 from dtk.worker.recorded import weight_of
-
-__all__ = [
-    "CANCELLING",
-    "RECORDER",
-    "RTOL",
-    "TOO_SMALL",
-    "Evidence",
-    "Parted",
-    "allowed",
-    "check_arguments",
-    "check_loss",
-    "check_named_losses",
-    "check_replicas_agree",
-    "collect",
-    "parted",
-    "spread",
-]
 
 _MADE_BY = N_("make the baseline with dtk.baseline(train)")
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")

@@ -9,8 +9,6 @@ from dtk.proof.case import Case, Diagnosis, because, either, found
 from dtk.proof.following import EXAMPLES
 from dtk.records.facts import SAME_DATA
 
-__all__ = ["look_at_counts", "look_at_examples", "look_at_shards"]
-
 
 def look_at_shards(case: Case) -> Diagnosis | None:
     """Sharding switched off: at every step all replicas saw the same examples."""

@@ -23,22 +23,13 @@ from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Part, Steps, judged
 from dtk.records import facts
 from dtk.records.events import Loop
-from dtk.records.facts import MOVING, RunLike
+from dtk.records.facts import MOVING
+from dtk.records.tables import RunLike
 from dtk.scaling.shares import global_loss
 from dtk.worker.recorded import RecordedStates
 
-__all__ = [
-    "COARSE",
-    "EXAMPLES",
-    "Following",
-    "can_be_followed",
-    "check_every_step",
-    "followed",
-    "has_parts_of_its_own",
-    "part_in_words",
-]
-
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
+AGAIN = 0.01  # of a difference, by which it may be another one when the function is called again
 _WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalisation")}
 EXAMPLES = N_("step {step}: {run} {mine} examples, {whom} {other}")
 PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
@@ -84,6 +75,8 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
     if failed is None:
         yield _passed(ours, alone)
         return
+    if not ours.steps and failed.reason == "update":
+        _check_it_reads_the_same(ours, source, alone)
     if ours.replicas == 1:
         raise failed
     if facts.by_ring(ours.run):
@@ -107,13 +100,18 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
 
 
 def followed(
-    ours: Evidence, source: RunLike, replicas: int, before: Following | None = None, counts: int = 1
+    ours: Evidence,
+    source: RunLike,
+    replicas: int,
+    before: Following | None = None,
+    counts: int = 1,
+    again: bool = False,
 ) -> Following:
-    """Follows a run. before: a follower of the same run, which has measured rounding; counts: see `Run.followed`."""
+    """Follows a run. before: a follower of the same run, which has measured rounding; others: see `Run.followed`."""
     run: Any = ours.run
     levels = before.steps.levels if before is not None and before.steps is not None else {}
     try:
-        follower, lines = run.followed(source, replicas, levels, counts)
+        follower, lines = run.followed(source, replicas, levels, counts, again)
     except DtkError as error:
         return Following(ours, replicas, None, None, _not_followed(replicas, error))
     steps = judged(lines)
@@ -165,6 +163,29 @@ def _passed(ours: Evidence, following: Following) -> str:
             "update)"
         )
     return _(words, whom=following.whom, followed=followed, steps=ours.steps, made=steps.made)
+
+
+def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) -> None:
+    """Raises VerificationError where data are drawn, and the function makes another update each time it is called.
+
+    Nothing recorded tells which examples were read: one device follows once more.
+    """
+    data = facts.operations(ours.run)
+    drawn = [*data.augments, *data.python]
+    again = followed(ours, source, 1, alone, again=True).steps if drawn else None
+    if again is None or alone.steps is None:
+        return
+    ones = {part.name: part.apart for part in again.parts}
+    if again.step == alone.steps.step and all(
+        abs(part.apart - ones.get(part.name, 0.0)) <= AGAIN * part.apart + part.level for part in alone.steps.parts
+    ):
+        return
+    what = N_(
+        "one device differs from the run, and from itself when it calls the function again: the data are drawn "
+        "({operations}), and not the same twice"
+    )
+    remedy = _("draw by tf.random.stateless_* with a seed for each example, or map without num_parallel_calls")
+    raise _not_decidable(_(what, operations=first_three(drawn)), remedy)
 
 
 def _not_decidable(what: str, remedy: str) -> VerificationError:
@@ -366,7 +387,10 @@ def _data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
             _(what, step=k + 1, whom=theirs.name),
             step=int(k) + 1,
             reason="data",
-            remedy=_("give both the same order (seed the shuffle), and draw in the data by TensorFlow, with a seed"),
+            remedy=_(
+                "give both the same order (seed the shuffle), and draw in the data by TensorFlow, with a seed, in a "
+                "map without num_parallel_calls"
+            ),
         )
 
 

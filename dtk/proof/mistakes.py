@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from dtk.language import N_
 
-__all__ = ["MISTAKES", "Mistake"]
-
 
 class Mistake(NamedTuple):
     """among: what a sentence calls it where it is one of several (`either`)."""
@@ -227,7 +225,7 @@ MISTAKES = {
     ),
     "not reproducible": Mistake(
         N_("the baseline, made once more with the same seed, differs from the first"),
-        N_("seed what is drawn, and map with deterministic=True or one thread, before run and baseline are compared"),
+        N_("seed what is drawn, and map what draws without num_parallel_calls, before run and baseline are compared"),
         N_("something is drawn anew each time"),
     ),
 }

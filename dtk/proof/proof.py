@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["VERDICTS", "Part", "Proof", "Steps", "judged", "kept"]
-
 UNDECIDED = 1e-2  # of an update: a variable that rounding changes by more says nothing
 UNITS = 16  # of a coarse type's rounding, if that is more: bfloat16 on a processor that has to emulate it
 INSIDE = 4  # steps of a call that makes many, whose losses agree before rounding has grown

@@ -17,8 +17,6 @@ from dtk.proof.evidence import RTOL, TOO_SMALL
 from dtk.proof.following import COARSE
 from dtk.proof.mistakes import MISTAKES
 
-__all__ = ["look_at_finite", "look_at_first_loss", "look_at_shares"]
-
 EXACT = 1e-4  # of a ratio: a hundred times rounding
 
 

@@ -35,9 +35,7 @@ from dtk.records.events import Loop, Optimizer, Updates, of_kind
 from dtk.worker.recorded import RecordedStates
 
 if TYPE_CHECKING:
-    from dtk.records.facts import RunLike
-
-__all__ = ["name_of", "prove", "updates_line", "verify"]
+    from dtk.records.tables import RunLike
 
 
 def verify(

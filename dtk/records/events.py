@@ -14,34 +14,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-__all__ = [
-    "KINDS",
-    "Augments",
-    "Counted",
-    "Evaluating",
-    "Evaluation",
-    "Event",
-    "Failed",
-    "FaultCame",
-    "Finished",
-    "Imported",
-    "Kind",
-    "Loop",
-    "Optimizer",
-    "Outcome",
-    "Ring",
-    "Running",
-    "Scope",
-    "Starting",
-    "Tail",
-    "Traced",
-    "Training",
-    "Updates",
-    "of_kind",
-    "parse",
-    "write",
-]
-
 
 @dataclass(frozen=True)
 class Event:

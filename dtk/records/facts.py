@@ -17,28 +17,6 @@ from dtk.language import _
 from dtk.records.events import RING, Augments, Kind, Loop, Scope, Traced, of_kind
 from dtk.records.tables import RunLike
 
-__all__ = [
-    "MOVING",
-    "RATES",
-    "SAME_DATA",
-    "Operations",
-    "RunLike",
-    "Scope",
-    "by_ring",
-    "constant",
-    "events",
-    "operations",
-    "other_rate",
-    "other_versions",
-    "outside",
-    "rates_alone",
-    "rates_known",
-    "same_examples",
-    "scope_of",
-    "versions_of",
-]
-
-
 # float64 sums of cosines of the same float32 examples: seen to agree to 1e-9. One other example moves a sum by 0.5
 # or so, and two unlike batches of 64 come within 1e-3 of each other once in some thousand steps.
 SAME_DATA = 1e-3

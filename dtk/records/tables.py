@@ -13,20 +13,6 @@ if TYPE_CHECKING:
 
     from dtk.records import RunFolder
 
-__all__ = [
-    "COLUMNS",
-    "NAMED",
-    "Record",
-    "Recorded",
-    "RunLike",
-    "counting",
-    "evaluations",
-    "frame",
-    "joined",
-    "named",
-    "rows",
-]
-
 NAMED = "loss."  # begins the column of one of several losses of a step
 
 

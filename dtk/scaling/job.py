@@ -38,26 +38,6 @@ import numpy as np
 from dtk.errors import ClusterConfigError, one_of, whole_number
 from dtk.language import N_, _, three
 
-__all__ = [
-    "ALGORITHMS",
-    "BIGGEST_CLUSTER",
-    "ETHERNET_10",
-    "ETHERNET_100",
-    "ETHERNET_400",
-    "H100_NVLINK",
-    "LINKS",
-    "MOST_SPREAD",
-    "Cluster",
-    "Cost",
-    "Job",
-    "Link",
-    "all_reduce",
-    "check",
-    "ethernet",
-    "slowest",
-    "slowest_mean",
-]
-
 _ABOVE_0 = math.ulp(0)
 
 

@@ -36,8 +36,6 @@ from dtk.scaling.job import Cluster, Cost, Job, Link, all_reduce, check, etherne
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["LIMITS", "RESULTS", "Fit", "compare_published", "efficiency", "fit", "predict"]
-
 LIMITS = (N_("compute"), N_("straggler"), N_("bandwidth"), N_("latency"), N_("batch too large"))
 TOLERATED = 0.1  # of the ideal; as long as no more is lost, nothing but the computation limits
 

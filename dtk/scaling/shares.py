@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import ArrayLike
 
-__all__ = ["by_step", "global_loss", "share", "uneven", "weighted_loss", "whole_steps"]
-
 
 def by_step(records: pandas.DataFrame, column: str) -> pandas.DataFrame:
     """A column of the records as `(steps, replicas)`: index step, columns replica; NaN where nothing was recorded.

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
 
     from dtk.records.tables import Recorded
 
-__all__ = [
-    "GAPS",
-    "MEASURES",
-    "apart",
-    "as_html",
-    "facts",
-    "how_it_ended",
-    "lines",
-    "losses",
-    "measures",
-    "rows",
-    "study_summary",
-]
-
 
 def facts(run: Recorded) -> dict[str, Any]:
     """What was trained: steps, epochs, global_batch, first_loss, last_loss, examples_per_second, first_step_seconds.

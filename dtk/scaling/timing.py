@@ -22,20 +22,6 @@ if TYPE_CHECKING:
     from dtk.records import RunFolder
     from dtk.records.tables import Recorded
 
-__all__ = [
-    "PARTS",
-    "fates",
-    "last_to_begin",
-    "spans",
-    "step_parts",
-    "step_reductions",
-    "step_spans",
-    "step_times",
-    "throughput",
-    "typical_steps",
-    "within_epochs",
-]
-
 
 def step_times(records: pandas.DataFrame) -> pandas.DataFrame:
     """One row a (worker, step), sorted by worker, then step; replicas of a worker are put together.

@@ -23,8 +23,6 @@ from dtk.studies.study import measured_job
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Sharding", "from_lists", "see_examples", "shards"]
-
 POLICIES = ("AUTO", "DATA", "FILE", "OFF")
 
 

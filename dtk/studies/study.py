@@ -22,8 +22,6 @@ from dtk.scaling.summary import MEASURES, measures, study_summary
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SIZES", "Cell", "Study", "benchmark_allreduce", "measured_job", "study", "study_cells", "time_reductions"]
-
 _SCALINGS = ("strong", "weak", "both")
 
 

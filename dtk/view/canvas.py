@@ -31,35 +31,6 @@ from dtk.environment import in_notebook, live_mode
 from dtk.language import ENGLISH, N_, _, columns, language, three
 from dtk.view.palette import CURVE_COLORS
 
-__all__ = [
-    "NO_RECORDS",
-    "Bins",
-    "alternative",
-    "axes",
-    "blank",
-    "box",
-    "by_step",
-    "counts",
-    "drawn",
-    "figure",
-    "headline",
-    "image",
-    "ink",
-    "legend_below",
-    "name_rows",
-    "names_of",
-    "note",
-    "on",
-    "only_text",
-    "page",
-    "png",
-    "row_of_blocks",
-    "svg",
-    "table",
-    "text",
-    "wrapped",
-]
-
 SIZE = (7.0, 3.6)  # inches: the width of a notebook's output cell
 NO_RECORDS = N_("no records: add dtk.Recorder() to the callbacks of fit, or dtk.record_step to a loop")
 _CAPTION_POINTS = 8.5

@@ -8,8 +8,6 @@ from typing import Any
 
 from dtk.language import _
 
-__all__ = ["ClusterPicture"]
-
 _BOX = "border:1px solid #8888;border-top:6px solid {color};border-radius:6px;padding:6px 12px;line-height:1.5"
 _TASK = "border:2px solid {color};border-radius:4px;padding:2px 6px;margin-left:-6px;font-weight:bold"
 _LISTING = "margin:0;font-size:12px;line-height:1.5;color:inherit;background:transparent"

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["STYLE", "Lab", "beside", "choice", "display_beside", "folded", "number", "styled"]
-
 _CLASS, _FOLDED = "dtk-controls", "dtk-folded"
 # ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another, and
 # sets the button of a long one beside its last line.

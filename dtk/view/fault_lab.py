@@ -15,8 +15,6 @@ from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
 from dtk.view.controls import STYLE, choice, display_beside, number, styled
 
-__all__ = ["ANSWERS", "CHOICES", "FaultLab", "FaultPage", "Outcome", "fault_lab", "seen"]
-
 CHOICES = ("kill", "stall", "slow", "exception", "nan", "drop_network")
 QUESTION = N_("How will the run end?")
 ANSWERS = {

@@ -23,8 +23,6 @@ from dtk.view import canvas
 from dtk.view.controls import Lab, choice, number
 from dtk.view.palette import replica_name, worker_color
 
-__all__ = ["DIVISORS", "Numbers", "loss_scaling", "loss_scaling_lab", "numbers"]
-
 _MOST = 150  # steps that are drawn one by one: of more, the blocks would be too narrow to see
 _VISIBLE = 1e-3  # relative difference of two losses from which the caption says that the curves differ
 _ALONG = N_(

@@ -7,19 +7,6 @@ from __future__ import annotations
 from dtk.language import N_, _
 from dtk.watch.waiting import called
 
-__all__ = [
-    "CURVE_COLORS",
-    "EVALUATOR_COLOR",
-    "PART_COLORS",
-    "PART_NAMES",
-    "member_color",
-    "member_name",
-    "replica_name",
-    "stroke",
-    "worker_color",
-    "worker_name",
-]
-
 # Workers: Okabe and Ito's colour-blind-safe palette (https://jfly.uni-koeln.de/color/), dark red in place of its black;
 # blue and orange, which differ most, come first, yellow, which is faint on white, comes last.
 _WORKERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#A04060", "#F0E442")

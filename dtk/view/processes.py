@@ -21,8 +21,6 @@ from dtk.view.canvas import NO_RECORDS, axes, blank, box, headline, ink, only_te
 from dtk.view.palette import replica_name, stroke, worker_color, worker_name
 from dtk.watch.waiting import State, Waiting, load, names
 
-__all__ = ["fan", "processes", "wait_for"]
-
 _MOST = 4  # processes, or replicas of one process, side by side; of more, the first three and the last
 _KERNEL, _TOP, _FLOOR, _BAR = (0.86, 1.0), 0.72, 0.26, (0.03, 0.15)  # heights, of the axes
 _GAP = 0.03  # between two processes, of the axes' width

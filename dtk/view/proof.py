@@ -18,8 +18,6 @@ from dtk.scaling.shares import whole_steps
 from dtk.view import canvas
 from dtk.view.palette import CURVE_COLORS
 
-__all__ = ["difference", "differences", "pictures", "proof"]
-
 NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
 _LARGEST = N_("The largest difference is {words}")
 _MARKERS = ("o", "s", "^", "D", "v", "P")

@@ -16,8 +16,6 @@ from dtk.records.tables import Recorded
 from dtk.view.canvas import axes, blank, headline, ink, legend_below, on, only_text
 from dtk.view.palette import worker_color, worker_name
 
-__all__ = ["RingMessage", "Story", "ring", "story"]
-
 NO_MESSAGES = N_("no messages: let the function exchange chunks with dtk.ring()")
 _GAP = 0.34  # between two rows of a grid, in cells: the room for an arrow
 _ROW = 1 + _GAP

@@ -17,8 +17,6 @@ from dtk.view.palette import replica_name, worker_color, worker_name
 if TYPE_CHECKING:
     from dtk.studies.shards import Sharding
 
-__all__ = ["in_words", "sharding"]
-
 _WIDTH = 6.1  # inches that a figure of 7 leaves for the axes
 _TALL, _TALLEST = 0.7, 4.6  # of a replica's row, and of all rows together, inches
 _LARGEST, _SMALLEST = 9.0, 5.0  # points

@@ -24,8 +24,6 @@ from dtk.view.palette import PART_COLORS, PART_NAMES, stroke, worker_color, work
 if TYPE_CHECKING:
     from dtk.studies.study import Study
 
-__all__ = ["efficiency", "overlap", "step_time", "throughput"]
-
 NO_POINTS = N_("no point of this study was measured: see study.points.failed")
 _MARK: dict[str, Any] = {"lw": 2.2, "solid_capstyle": "butt"}
 _WIDTH = 0.82  # of a bar

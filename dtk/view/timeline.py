@@ -25,8 +25,6 @@ from dtk.scaling.timing import PARTS, fates, last_to_begin, spans, typical_steps
 from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
 from dtk.view.palette import CURVE_COLORS, EVALUATOR_COLOR, PART_COLORS, PART_NAMES, member_name
 
-__all__ = ["restarts", "timeline", "trace"]
-
 _LABEL_POINTS = 8.0
 _ZOOMED = 6  # steps in the lower picture
 _MUCH, _ALWAYS = 0.25, 0.9  # of a worker's time, of the steps: a wait for one and the same worker is the message

@@ -20,8 +20,6 @@ from dtk.view.canvas import axes, headline, ink, legend_below, note
 from dtk.view.controls import Lab
 from dtk.view.palette import PART_COLORS, stroke
 
-__all__ = ["EXAMPLE", "LIMIT_COLORS", "predictions", "what_if", "what_if_lab"]
-
 # ResNet-50 on ImageNet with P100 GPUs: TensorFlow's benchmarks of May 2017 for the seconds, 25.6 million float32 for
 # the gradients, "tens of thousands" for the critical batch (McCandlish et al. 2018). Overlap and spread are made up.
 EXAMPLE = Job(

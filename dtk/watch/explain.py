@@ -9,20 +9,6 @@ from dtk import errors
 from dtk.errors import in_words
 from dtk.language import N_, _
 
-__all__ = [
-    "KNOWN",
-    "SAME_ORDER",
-    "departure_in_words",
-    "exit_in_words",
-    "in_one_sentence",
-    "is_chatter",
-    "lost_a_peer",
-    "may_have_lost_a_peer",
-    "mismatch",
-    "port_was_taken",
-    "without_heartbeat",
-]
-
 # Workers that meet in different collectives, and so with different shapes: the shapes at the two ends.
 _MISMATCH = re.compile(
     r"Shape mismatch in the collective instance.*?expected shape (\[[^\]]*\]).*?expected shape (\[[^\]]*\])"

@@ -14,8 +14,6 @@ from typing import Any
 from dtk.records import Record, RunFolder, WorkerFolder
 from dtk.records.events import Event, Tail, parse
 
-__all__ = ["Member", "Reader", "size"]
-
 _FILES = ("records.jsonl", "events.jsonl", "log.txt")
 _ENDS = 100  # looks at which a worker's steps are timed
 _STEADY = 5  # steps that may take longer, being the first

@@ -26,8 +26,6 @@ from dtk.worker.process import Vitals
 if TYPE_CHECKING:
     from dtk.watch.watch import Watch, WorkerStatus
 
-__all__ = ["Activity", "Signs", "StackFrame", "StallPolicy", "activity", "own_part"]
-
 _LOOK = 0.25  # seconds between two looks
 _SILENT = 2.0  # seconds without a sign of life after which a worker is called silent
 _ASK = 3.0  # seconds of silence after which a worker is asked where it is

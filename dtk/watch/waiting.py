@@ -14,25 +14,6 @@ from dtk.records import RunFolder
 from dtk.records.events import Failed, Finished, Running, Starting, Training
 from dtk.watch.explain import SAME_ORDER
 
-__all__ = [
-    "FILE",
-    "STAGES",
-    "Line",
-    "State",
-    "Waiting",
-    "board",
-    "called",
-    "clauses",
-    "cut",
-    "explain",
-    "given_up",
-    "load",
-    "names",
-    "save",
-    "uneven",
-    "unlike",
-]
-
 STAGES = (Starting, Running, Training, Finished, Failed)  # the events that a worker's state in a word is taken from
 _EVALUATES = ("evaluate", "predict")
 

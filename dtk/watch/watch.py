@@ -16,8 +16,6 @@ from dtk.records import RunFolder, WorkerFolder, events
 from dtk.watch import explain, waiting
 from dtk.watch.waiting import STAGES, State, Waiting, called, clauses
 
-__all__ = ["Watch", "WorkerStatus", "blame_of", "culprit", "error_of", "is_settled", "port_was_taken"]
-
 _HEARTBEATS = 5.0  # s between two; a worker is given up 10 s after its last, and a shorter standstill is no reason
 
 

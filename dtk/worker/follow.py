@@ -45,8 +45,6 @@ from dtk.worker.recorded import (
 from dtk.worker.rounding import Made, Repeated, one, same_bits
 from dtk.worker.states import NOTHING, Ended, Snapshot, Watched, take, watch, watcher
 
-__all__ = ["ended", "follow"]
-
 REPEATS = 10  # of a step at most, to find whether its difference is rounding
 FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
 LEAST = 2e-5  # of an update; below, nothing is looked at

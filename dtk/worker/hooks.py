@@ -32,8 +32,6 @@ from dtk.worker.progress import (
     say_unrecorded,
 )
 
-__all__ = ["EstimatorRecorder", "Recorder", "listen_to_estimators"]
-
 
 class _Hook:
     """What gets a base class of TensorFlow's or Keras's when one is made.

@@ -26,8 +26,6 @@ from dtk.language import N_, _
 from dtk.records import Record
 from dtk.records.events import FaultCame, Tail
 
-__all__ = ["Injector", "drop_all"]
-
 SETTLE_SECONDS = 5.0  # how long a worker waits for what its peers record of the step before its end
 _ENDS_OR_STOPS = ("kill", "exception", "stall", "drop_network")
 

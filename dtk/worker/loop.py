@@ -23,8 +23,6 @@ from dtk.language import N_, _
 from dtk.records.events import RING, Loop, Running, Scope, Training, of_kind
 from dtk.worker.progress import Known, Progress, check_strategy, progress, say_unrecorded
 
-__all__ = ["record_step"]
-
 # One thing that a loop trains: the object itself, or what tells the variables of a list from every other; what gives
 # its variables, in its own order.
 Trained = tuple[Any, Callable[[], list[Any]]]

@@ -18,19 +18,6 @@ import psutil
 
 from dtk.language import _
 
-__all__ = [
-    "Vitals",
-    "WorkerSpec",
-    "adopt_orphans",
-    "ask",
-    "die_with",
-    "end_children",
-    "isolate",
-    "kill_tree",
-    "signal_below",
-    "vitals",
-]
-
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 END_SECONDS = 2.5
 _STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)

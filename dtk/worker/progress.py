@@ -31,19 +31,6 @@ from dtk.records import Record, events
 if TYPE_CHECKING:
     from dtk.worker.injecting import Injector
 
-__all__ = [
-    "Progress",
-    "check_strategy",
-    "evaluated",
-    "evaluating",
-    "keep_beside",
-    "progress",
-    "save_weights",
-    "say_unrecorded",
-    "watch_updates",
-    "write_updates",
-]
-
 
 @dataclass
 class Known:

@@ -17,21 +17,6 @@ import numpy as np
 from dtk.compat.libraries import tf
 from dtk.records import RunFolder
 
-__all__ = [
-    "ROUNDING",
-    "UNMEASURED",
-    "Change",
-    "Damaged",
-    "RecordedStates",
-    "State",
-    "Unit",
-    "as_tuple",
-    "compared",
-    "described",
-    "differs",
-    "weight_of",
-]
-
 State = dict[int, list[Any]]  # by a variable's number, of each copy what it holds
 
 

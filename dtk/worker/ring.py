@@ -30,8 +30,6 @@ from dtk.records.events import of_kind
 from dtk.worker import wire
 from dtk.worker.progress import progress
 
-__all__ = ["Ring", "RingBroken", "ring"]
-
 Parts = list[int] | None
 OFTEN = N_("every worker must call ring.exchange, or ring.swap, equally often")
 

@@ -14,8 +14,6 @@ from dtk.compat.states import Variable
 from dtk.worker.recorded import ROUNDING
 from dtk.worker.states import Snapshot, take
 
-__all__ = ["Made", "Repeated", "change", "one", "same_bits"]
-
 LAST_DIGITS = 4.0  # how large a change is, in units in the last place: sums of many products are as coarse
 
 

@@ -22,26 +22,6 @@ import cloudpickle
 from dtk.errors import NotShippable, library_of
 from dtk.language import N_, _
 
-__all__ = [
-    "captured",
-    "cell_sources",
-    "code",
-    "file_of",
-    "fill_strategy",
-    "imports",
-    "is_own",
-    "is_plain",
-    "modules",
-    "named",
-    "names",
-    "own_functions",
-    "pack",
-    "pack_result",
-    "takes_strategy",
-    "unpack_sources",
-    "uses",
-]
-
 
 def pack(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """The call as bytes, by value for what lives in `__main__` (cells), by reference for importable modules.

@@ -30,22 +30,6 @@ from dtk.compat.states import Variable
 from dtk.environment import Here
 from dtk.worker.progress import progress
 
-__all__ = [
-    "BUDGET",
-    "NOTHING",
-    "Ended",
-    "Recorder",
-    "Snapshot",
-    "Watched",
-    "finish",
-    "listen",
-    "made",
-    "pause",
-    "take",
-    "watch",
-    "watcher",
-]
-
 BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
 SENT = 1e8  # bytes where the worker is on another machine, from which they are sent to the kernel
 FRESH = 4  # units of each new function that are recorded whatever the budget's plan; of a large state, the first

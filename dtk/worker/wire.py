@@ -15,8 +15,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SOCKET", "Message", "Wire", "call", "connect", "listen"]
-
 Message = dict[str, Any]
 
 SOCKET = "socket"  # in the directory of a session, where its workers call

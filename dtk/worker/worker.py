@@ -35,8 +35,6 @@ from dtk.worker.hooks import Recorder, listen_to_estimators
 from dtk.worker.process import WorkerSpec, die_with
 from dtk.worker.progress import keep_beside, progress, watch_updates, write_updates
 
-__all__ = ["flush", "main", "of_replicas", "split", "strategy_of"]
-
 _ABOVE = (__name__, "dtk.launch.program", "runpy")  # modules above the learner's own lines
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["images", "sequences", "slices", "table", "tokens"]
-
 
 def images(count: int, size: int = 12, channels: int = 1, classes: int = 4, seed: int = 0) -> tuple[Any, Any]:
     """Pictures `(count, size, size, channels)` from 0 to 1, each its class's pattern and noise; labels `(count,)`."""

@@ -12,20 +12,6 @@ from typing import Any
 
 import dtk
 
-__all__ = [
-    "DATA",
-    "LOOP",
-    "SHARE",
-    "average",
-    "batches",
-    "clipped",
-    "distributed",
-    "looped",
-    "penalised",
-    "rate",
-    "scope",
-]
-
 # What fits where a program uses which helper.
 DATA = ("sharding off", "global batch", "steps", "order")  # batches()
 SHARE = ("local mean", "divided twice")  # average()

@@ -132,6 +132,23 @@ def by_fit(strategy, steps=300, way="data", mistake=None, optimizer="adam", mode
     net.fit(dataset, steps_per_epoch=steps, verbose=0, callbacks=[dtk.Recorder()])
 
 
+def turned(strategy, steps=300, threads=None):
+    """A map draws for each example, by the state of layers that are made outside of the scope; without a recorder.
+
+    threads: several draw by turns, which no seed makes the same twice.
+    """
+    import keras
+
+    turn = keras.Sequential([keras.layers.RandomFlip(), keras.layers.RandomRotation(0.1)])
+    with strategy.scope():
+        net = network("cnn")
+        net.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    dataset = batches(arrays("cnn"), steps).unbatch()
+    dataset = dataset.map(lambda x, y: (turn(x, training=True), y), num_parallel_calls=threads)
+    net.fit(dataset.batch(BATCH).prefetch(2), verbose=0)
+
+
+add("fit, turned in the data", turned)
 for kind, train in (("loop", by_loop), ("fit", by_fit)):
     add(f"{kind}, files sharded by data", train, way="files", behind=True)
     add(f"{kind}, a dataset for each worker", train, way="apart", behind=True)

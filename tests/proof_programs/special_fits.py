@@ -49,6 +49,17 @@ def by_callback(strategy, steps=300, kind="scheduler", epochs=6, **facts):
     model.fit(data, epochs=epochs, validation_data=held_out, verbose=0, callbacks=callbacks)
 
 
+def unbuilt(strategy, steps=300):
+    """An RNN that its first batch builds, trained by fit alone."""
+    import keras
+
+    with strategy.scope():
+        words, last = keras.layers.Embedding(40, 16, mask_zero=True), keras.layers.Dense(2)
+        model = keras.Sequential([words, keras.layers.GRU(16), last])
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(batches(arrays("embedding"), steps), verbose=0)
+
+
 def denoised(strategy, steps=300):
     """A train_step that draws by tf.random.normal, and whose layers are built when it calls them first."""
     import keras
@@ -185,6 +196,7 @@ for kind in ("scheduler", "plateau", "stopping"):
     add(f"callback {kind}", by_callback, kind=kind, behind=True)
 add("dropout, callback plateau", by_callback, REPLICAS, kind="plateau", dropout=0.4)
 add("train_step, drawn by operation", denoised, REPLICAS)
+add("rnn, built by its first batch", unbuilt)
 add("two fits", two_fits, behind=True)
 add("two fits, compiled once", two_fits, again=False)
 add("two fits, dropout, shuffled", two_fits, REPLICAS, shuffled=True, dropout=0.4)

@@ -7,8 +7,6 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
-__all__ = ["LOOKED_AT", "Page", "read"]
-
 # Pages that are opened in a browser.
 LOOKED_AT = (
     "index",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["enable_custom_widget_manager"]
-
 
 def enable_custom_widget_manager() -> None:
     """On Colab it loads ipywidgets' own renderer; here nothing renders."""
