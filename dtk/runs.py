@@ -101,18 +101,18 @@ class Run(RunLike):
         self,
         source: Run,
         replicas: int = 1,
-        levels: Mapping[int, float] | None = None,
+        levels: dict[int, float] | None = None,
         counts: int = 1,
-        again: bool = False,
+        anew: bool = False,
     ) -> tuple[Run, list[dict[str, Any]]]:
         """Runs the function of `source` in one process, each step from the state that this run recorded.
 
         replicas: 1 for one device, or as many as this run has. levels: how much of each variable's change rounding is,
         from a follower before. counts: how many replicas the function is told that there are, where there is one.
         Returns that run, and what it found, a line a step (`dtk.proof.proof`); the same where it is asked for later,
-        but another one with `again`.
+        but another one with `anew`.
         """
-        asked = (source.dir, replicas, counts, again)
+        asked = (source.dir, replicas, counts, anew)
         if asked not in self._followers:
             steps = int(self.records.step.max()) if len(self.records) else 0
             job = follower_of(self.folder, source.folder, replicas, levels or {}, counts, steps)

@@ -99,23 +99,14 @@ def recorded(folder, worker=0, values=(1.0, 2.0, 3.0), first=1, step=1, end=True
         rows.append({"unit": k, "step": step + k - first, **where, "here": [0], "digests": said, "values": places})
     place = [len(values), 0]
     if end:
-        nothing = {"before": {}, "after": {}}
-        rows.append(
-            {
-                "unit": first + len(values),
-                "end": True,
-                "step": 0,
-                "began": place,
-                "ended": place,
-                "here": [0],
-                "digests": nothing,
-                "values": [],
-            }
-        )
+        nothing = {"digests": {"before": {}, "after": {}}, "values": []}
+        where = {"unit": first + len(values), "step": 0, "began": place, "ended": place, "here": [0]}
+        rows.append({**where, "end": True, **nothing})
         rows.append({"last": {"position": place}})
     (corner / "states.bin").write_bytes(written)
     write(corner / "units.jsonl", rows)
     write(corner / "variables.jsonl", [{**variable, "kept": "mirrored"}])
+    write(corner / "records.jsonl", [[]])
     return RunFolder(folder, worker + 1)
 
 
@@ -445,6 +436,14 @@ def test_a_disk_that_fills_up_leaves_what_can_be_followed(capsys):
     assert dtk.verify(run).verdict == "one device"
     followed, steps = re.search(r"PASS \((\d+) of (\d+) steps, those whose state was", capsys.readouterr().out).groups()
     assert 0 < int(followed) < int(steps) == 200
+
+
+@pytest.mark.trains
+def test_calls_are_counted_where_no_step_is_recorded():
+    wrong = WRONG["loop gradient later"]
+    with pytest.raises(dtk.VerificationError) as failed:
+        dtk.verify(dtk.run(wrong.train, workers=2, kwargs={**wrong.kwargs, "record": None, "steps": 8, "at": 5}))
+    assert (failed.value.reason, failed.value.step) == ("update", 5)
 
 
 @pytest.mark.trains

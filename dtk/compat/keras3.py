@@ -190,8 +190,7 @@ def _as_a_whole(step_function: Callable[..., Any]) -> Callable[..., Any]:
     `_after_its_data` won't do on one device: TensorFlow 2.21 then makes a wrong gradient of an RNN's loop in a model
     that its first batch builds.
     """
-    step = tf.function(step_function, autograph=False, experimental_attributes={"_noinline": True})
-    return functools.wraps(step_function)(lambda data: step(data))
+    return tf.function(step_function, autograph=False, experimental_attributes={"_noinline": True})
 
 
 def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:

@@ -210,22 +210,19 @@ class UpdateCounter:
         self._optimizer = weakref.ref(optimizer)
         self.variables: dict[str, tuple[str, Any]] = {}
         self.recorded = self.before = self.first = self.fewest = self.most = 0
-        self._resources = []
-        with tf.init_scope(), tf.device("CPU:0"):
-            for place in ("inside", "outside"):
-                shared = f"dtk-updates-{len(_all)}-{place}"
-                resource = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=shared)
-                tf.raw_ops.AssignVariableOp(resource=resource, value=tf.constant(0, tf.int64))
-                self._resources.append(resource)
+        with tf.init_scope(), tf.device("CPU:0"):  # updates inside of recorded steps of `fit`, and outside
+            self._made = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[2], shared_name=f"dtk-updates-{len(_all)}")
+            tf.raw_ops.AssignVariableOp(resource=self._made, value=tf.zeros(2, tf.int64))
 
     def add(self, inside: bool) -> None:
         """An update more; inside: in a step that is being recorded."""
         with tf.device("CPU:0"):
-            tf.raw_ops.AssignAddVariableOp(resource=self._resources[not inside], value=tf.constant(1, tf.int64))
+            one = tf.constant([1, 0] if inside else [0, 1], tf.int64)
+            tf.raw_ops.AssignAddVariableOp(resource=self._made, value=one)
 
     def outside(self) -> Any:
         """A scalar: updates outside of recorded steps of `fit`, so far."""
-        return tf.raw_ops.ReadVariableOp(resource=self._resources[1], dtype=tf.int64)
+        return tf.raw_ops.ReadVariableOp(resource=self._made, dtype=tf.int64)[1]
 
     def seen(self, now: int) -> None:
         """A step of a loop is recorded, when there are `now` updates outside of `fit`.
@@ -246,8 +243,7 @@ class UpdateCounter:
 
     def go_on(self, state: list[int]) -> None:
         """Adds what was counted of an optimizer whose variables this one has taken over."""
-        for resource, made in zip(self._resources, state[:2], strict=True):
-            tf.raw_ops.AssignAddVariableOp(resource=resource, value=tf.constant(made, tf.int64))
+        tf.raw_ops.AssignAddVariableOp(resource=self._made, value=tf.constant(state[:2], tf.int64))
         recorded, before, first, fewest, most = state[2:]
         self.recorded, self.before = self.recorded + recorded, self.before + before
         self.first, self.most = self.first or first, max(self.most, most)
@@ -271,8 +267,8 @@ class UpdateCounter:
         """Updates in recorded steps of `fit`, and elsewhere."""
         from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
 
-        inside, outside = (read_variable_op(r, tf.int64) for r in self._resources)
-        return int(inside), int(outside)
+        inside, outside = read_variable_op(self._made, tf.int64).numpy().tolist()
+        return inside, outside
 
 
 def states() -> list[tuple[int, int]]:
@@ -283,8 +279,7 @@ def states() -> list[tuple[int, int]]:
 def restore(states: list[tuple[int, int]]) -> None:
     """Takes back updates that were made only to be compared."""
     for each, numbers in zip(_all, states, strict=False):
-        for resource, number in zip(each._resources, numbers, strict=True):
-            tf.raw_ops.AssignVariableOp(resource=resource, value=tf.constant(number, tf.int64))
+        tf.raw_ops.AssignVariableOp(resource=each._made, value=tf.constant(numbers, tf.int64))
 
 
 def counted() -> list[UpdateCounter]:

@@ -43,6 +43,10 @@ class Evidence:
     def steps(self) -> int:
         return len(self.shares)
 
+    def at(self, step: int) -> str:
+        """A step in words; where none was recorded, a call that trains."""
+        return _("step {step}", step=step) if self.steps else _("call {step}", step=step)
+
     @property
     def replicas(self) -> int:
         """Replicas in sync, over all workers."""
@@ -199,7 +203,7 @@ def parted(run: RunFolder) -> Parted | None:
     names = {json.dumps(each["identity"]): each["name"] for each in variables[0]}
     trained = {each["name"] for each in variables[0] if each.get("trainable")}
     keys = [{str(each["number"]): json.dumps(each["identity"]) for each in its} for its in variables]
-    units = [{line["unit"]: line for line in corner.lines("units") if "unit" in line} for corner in run.each]
+    units = [{line["unit"]: line for line in corner.units if "unit" in line} for corner in run.each]
     held: list[dict[str, list[int]]] = [{} for _ in units]  # each worker's digests, by the variable's identity
     for unit, line in sorted(units[0].items()):
         for when in ("before", "after"):
@@ -234,13 +238,13 @@ def check_replicas_agree(ours: Evidence) -> None:
     """
     found = parted(ours.run.folder)
     if found is not None:
-        what = N_("worker 0 and worker {worker} diverge at step {step}: {names}")
+        what = N_("worker 0 and worker {worker} diverge at {step}: {names}")
         if found.before:
-            what = N_("worker 0 and worker {worker} diverge before step {step}: {names}")
+            what = N_("worker 0 and worker {worker} diverge before {step}: {names}")
         if found.worker == 0:
-            what = N_("the replicas of worker 0 diverge at step {step}: {names}")
+            what = N_("the replicas of worker 0 diverge at {step}: {names}")
         raise VerificationError(
-            _(what, worker=found.worker, step=found.step, names=first_three(found.names)),
+            _(what, worker=found.worker, step=ours.at(found.step), names=first_three(found.names)),
             step=found.step,
             reason="replicas",
             remedy=_(MISTAKES["learning rate"].remedy) if rates_alone(found.names) else _remedy(ours),

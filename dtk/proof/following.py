@@ -100,18 +100,13 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
 
 
 def followed(
-    ours: Evidence,
-    source: RunLike,
-    replicas: int,
-    before: Following | None = None,
-    counts: int = 1,
-    again: bool = False,
+    ours: Evidence, source: RunLike, replicas: int, before: Following | None = None, counts: int = 1, anew: bool = False
 ) -> Following:
     """Follows a run. before: a follower of the same run, which has measured rounding; others: see `Run.followed`."""
     run: Any = ours.run
     levels = before.steps.levels if before is not None and before.steps is not None else {}
     try:
-        follower, lines = run.followed(source, replicas, levels, counts, again)
+        follower, lines = run.followed(source, replicas, levels, counts, anew)
     except DtkError as error:
         return Following(ours, replicas, None, None, _not_followed(replicas, error))
     steps = judged(lines)
@@ -172,7 +167,7 @@ def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) 
     """
     data = facts.operations(ours.run)
     drawn = [*data.augments, *data.python]
-    again = followed(ours, source, 1, alone, again=True).steps if drawn else None
+    again = followed(ours, source, 1, alone, anew=True).steps if drawn else None
     if again is None or alone.steps is None:
         return
     ones = {part.name: part.apart for part in again.parts}
@@ -295,7 +290,7 @@ def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
 
 def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int) -> VerificationError | None:
     """The first thing that differs, what was trained before how well; None where every step agrees."""
-    found = [_update(steps, replicas)] if steps.step is not None and steps.between else []
+    found = [_update(ours, steps, replicas)] if steps.step is not None and steps.between else []
     if theirs is not None:
         common = min(ours.steps, theirs.steps)
         mine, other = ours.first(common), theirs.first(common)
@@ -308,7 +303,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
         found += [*_examples(mine, other), *_data(mine, other)]
         found += _losses(mine, _only(other, mine, steps), max(RTOL, COARSE * steps.coarse))
     if steps.step is not None and not steps.between:
-        found.append(_update(steps, replicas))
+        found.append(_update(ours, steps, replicas))
     if found:
         return min(found, key=lambda error: _began(error, steps))  # of the same step the first in the list
     if steps.end == "unmatched":
@@ -325,9 +320,9 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             remedy=_("make the same variables however many replicas there are"),
         )
     if steps.end == "damaged":
-        what = N_("the recorded state of step {step} is missing, or is not what was written")
+        what = N_("the recorded state of {step} is missing, or is not what was written")
         return VerificationError(
-            _(what, step=steps.damaged), step=steps.damaged, reason="states", remedy=_("run it again")
+            _(what, step=ours.at(steps.damaged or 1)), step=steps.damaged, reason="states", remedy=_("run it again")
         )
     made = 0 if theirs is None else theirs.steps
     if made != ours.steps or not (steps.proved or steps.is_open):
@@ -409,19 +404,18 @@ def _losses(ours: Evidence, theirs: Evidence, rtol: float) -> Iterator[Verificat
         yield error
 
 
-def _update(steps: Steps, replicas: int) -> VerificationError:
+def _update(ours: Evidence, steps: Steps, replicas: int) -> VerificationError:
+    assert steps.step is not None
     largest = sorted(steps.parts, key=lambda part: -part.values * min(part.apart, 1.0))
     said = {"n": len(largest), "all": len(steps.variables), "parts": _("; ").join(map(part_in_words, largest[:2]))}
-    what = N_(
-        "step {step}: from the same state, the update differs from that of {whom} in {n} of {all} variables: {parts}"
-    )
+    what = N_("{step}: from the same state, the update differs from that of {whom} in {n} of {all} variables: {parts}")
     remedy = N_("compare what both compute there: the loss's divisor, gradients, clipping, settings of the optimizer")
     if steps.between:
-        what = N_("before step {step}, {n} of {all} variables changed differently from {whom}: {parts}")
+        what = N_("before {step}, {n} of {all} variables changed differently from {whom}: {parts}")
         remedy = N_("look at callbacks, assignments and learning rates that are set between steps")
     first = largest[0]
     return VerificationError(
-        _(what, step=steps.step, whom=whom(replicas), **said),
+        _(what, step=ours.at(steps.step), whom=whom(replicas), **said),
         step=steps.step,
         reason="between" if steps.between else "update",
         remedy=_(remedy),

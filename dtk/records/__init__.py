@@ -131,8 +131,16 @@ class WorkerFolder:
         return [parse(line) for line in Tail(self.path / "events.jsonl").lines()]
 
     def lines(self, name: str) -> list[Any]:
-        """The objects of one of its files of lines: "marks", "losses", "units", "variables", "follow"; or []."""
+        """The objects of one of its files of lines: "marks", "losses", "variables", "follow"; or []."""
         return [json.loads(line) for line in Tail(self.path / f"{name}.jsonl").lines()]
+
+    @property
+    def units(self) -> list[Any]:
+        """The lines of units.jsonl; where no step was recorded, each call that trains is one."""
+        found = self.lines("units")
+        if not Tail(self.path / "records.jsonl").read():
+            found = [{**line, "step": line["unit"]} if "unit" in line else line for line in found]
+        return found
 
     @property
     def error(self) -> dict[str, Any] | None:

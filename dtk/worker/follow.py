@@ -29,7 +29,6 @@ from dtk.compat.feeds import Feed, can_be_fed, read_beside
 from dtk.compat.states import Variable
 from dtk.environment import Here
 from dtk.records import RunFolder
-from dtk.worker.progress import progress
 from dtk.worker.recorded import (
     UNMEASURED,
     Change,
@@ -75,7 +74,7 @@ class Follower:
     def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
         self.place, self.recorded = place, RecordedStates(run)
         self.watched = Watched()
-        self._step, self._left, self._followed = 1, -1, 0
+        self._left, self._followed = -1, 0
         self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state
         self.levels = dict(levels)
         self._repeated = 0
@@ -104,13 +103,12 @@ class Follower:
         """Before what may be a unit; `ends` gets what this returns: where it begins, and the state."""
         if self.ended or not self.watched.looks_at(subject):
             return None, take(everything=True)
-        self._step = progress(self.place).steps + 1
         first, now = None, None
         if self._began is None:
             first = self.recorded.beginning(self.watched.position)
         if first is not None and self.watched.trains(subject):
             with self._undamaged():
-                now = self._between(self.recorded.before(first))
+                now = self._between(first)
         return first, now or take(everything=True)
 
     def ends(self, subject: Any, begun: Any, by: Made = _ONCE) -> None:
@@ -125,7 +123,8 @@ class Follower:
                 first, earlier = self._began
                 made = _ONCE._replace(before=earlier, after=after)
             elif first is not None and not known:
-                self._changes(before, self.recorded.before(first))  # what it began with, or did before it trained
+                # What it began with, or did before it trained.
+                self._changes(before, self.recorded.before(first), self.recorded.units[first].step)
             self._began, self._taken = None, {}
             if first is not None:
                 self._unit(first, made)
@@ -159,7 +158,8 @@ class Follower:
             self._measure(line, made, begun, matched, self.watched.position[0] - self.recorded.units[first].began[0])
         self._followed += 1 + last - first
         weights = self._weights(matched, begun) if line["wrong"] else {}
-        self._write_line(line, weights, unit=last + 1, units=1 + last - first, step=self._step, kind="update")
+        facts = {"unit": last + 1, "units": 1 + last - first, "step": self.recorded.units[first].step}
+        self._write_line(line, weights, **facts, kind="update")
         self._take_over(matched, there, made.after)
         if line.get("measured", True):  # of the others later steps decide
             self._stop_early(line["wrong"])
@@ -232,18 +232,18 @@ class Follower:
 
     # ---- comparing
 
-    def _between(self, there: State) -> Snapshot | None:
+    def _between(self, first: int) -> Snapshot | None:
         """Compares what both did since the unit before, and takes the cluster's state over; the state, if it stays."""
-        snapshot = take(everything=True)
+        snapshot, there = take(everything=True), self.recorded.before(first)
         if self._taken or self.watched.position == (0, 0):
-            self._changes(snapshot, there)
+            self._changes(snapshot, there, self.recorded.units[first].step)
         return None if self._take_over(self._by_number(snapshot), there, snapshot) else snapshot
 
     def _by_number(self, snapshot: Snapshot) -> dict[int, Variable]:
         numbers = self.recorded.numbers
         return {numbers[v.identity]: v for v in snapshot.table if v.role == "" and v.identity in numbers}
 
-    def _changes(self, snapshot: Snapshot, there: State) -> None:
+    def _changes(self, snapshot: Snapshot, there: State, step: int) -> None:
         """Since the unit before, or since nothing at the start: a line where the two are not the same."""
         changes = []
         for number, variable in self._by_number(snapshot).items():
@@ -259,7 +259,7 @@ class Follower:
         if changes:
             line = self._line(changes)
             line["wrong"] = [n for n, ratio in line["ratio"].items() if ratio > UNMEASURED]
-            self._write_line(line, {}, step=self._step, kind="between")
+            self._write_line(line, {}, step=step, kind="between")
             self._stop_early(line["wrong"])
 
     def _compare(
@@ -447,7 +447,7 @@ class Follower:
         if self.recorded.end is None or not self._taken or self.watched.position != self.recorded.last:
             return
         with contextlib.suppress(Ended):
-            self._changes(take(everything=True), self.recorded.at_end())
+            self._changes(take(everything=True), self.recorded.at_end(), self.recorded.end.step)
 
     def _write(self, line: dict[str, Any]) -> None:
         os.write(self._file, (json.dumps(line) + "\n").encode())

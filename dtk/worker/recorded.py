@@ -59,10 +59,10 @@ class RecordedStates:
             self._add(part)
 
     def _add(self, folder: RunFolder) -> None:
-        lines = folder.worker(0).lines("units")
+        lines = folder.worker(0).units
         units = [line for line in lines if "unit" in line and not line.get("end")]
         numbers = [self._numbers(folder, worker) for worker in range(folder.workers)]
-        others = [corner.lines("units") for corner in folder.each[1:]]
+        others = [corner.units for corner in folder.each[1:]]
         places = [{line["unit"]: line["values"] for line in its if "unit" in line} for its in others]
         before = 0
         if units and self.units:  # a later start: it goes on after the step that it has restored

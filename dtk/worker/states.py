@@ -224,7 +224,7 @@ class Recorder:
             now = take()
             number, self.units = self.units, self.units + 1
             place = self.watched.position
-            self._write(now, now, end=True, began=place, ended=place, step=self._steps + 1)
+            self._write(now, now, end=True, began=place, ended=place, step=progress(self.place).steps + 1)
             self.units = number
         last = {"units": self.units, "position": self.watched.position, "failed": self._writer.failed}
         self._writer.last(last)
