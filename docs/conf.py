@@ -54,7 +54,7 @@ html_theme_options = {
     "header_links_before_dropdown": 7,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
-    "footer_end": [],
+    "footer_end": ["dark-figure"],
     "show_prev_next": True,
     "search_bar_text": {"zh": "搜索"}.get(_TREE, "Search"),
 }
