@@ -17,7 +17,7 @@ from heads import repository
 from building.places import ENGLISH, ROOT, SECTIONS, pages, tree_of
 
 SCHEME = "site"
-PICTURES = {".png", ".svg"}
+PICTURES = {".gif", ".png", ".svg"}
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\](?:\([^)]*\))?)*)\]\(([^)\s]+)\)")
 _CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]+`)", flags=re.DOTALL | re.MULTILINE)
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import nbformat
 
 from building.lessons import as_page, title
-from building.links import address, is_handed_out, rewritten
+from building.links import PICTURES, address, is_handed_out, rewritten
 from building.places import ENGLISH, ROOT, SECTIONS, pages
 
 _PICTURE = re.compile(
@@ -38,7 +38,7 @@ def write(language: str, source: Path, static: Path) -> None:
             to = source / f"{page}.ipynb"
             to.write_text(nbformat.writes(as_page(name, language)), encoding="utf-8")
             _copy(ROOT / name, static / f"{page}.ipynb")
-    for picture in (ROOT / "docs").rglob("*.png"):
+    for picture in (each for each in (ROOT / "docs").rglob("*.*") if each.suffix in PICTURES):
         _copy(picture, source / picture.relative_to(ROOT))
     for file in (ROOT / "docs").rglob("*.*"):
         if file.is_file() and is_handed_out(file.relative_to(ROOT).as_posix()):
