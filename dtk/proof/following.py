@@ -75,7 +75,7 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
     if failed is None:
         yield _passed(ours, alone)
         return
-    if not ours.steps and failed.reason == "update":
+    if failed.reason == ("data" if ours.steps else "update"):
         _check_it_reads_the_same(ours, source, alone)
     if ours.replicas == 1:
         raise failed
@@ -161,19 +161,21 @@ def _passed(ours: Evidence, following: Following) -> str:
 
 
 def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) -> None:
-    """Raises VerificationError where data are drawn, and the function makes another update each time it is called.
+    """Raises VerificationError where data are drawn, and one device that follows once more reads other ones.
 
-    Nothing recorded tells which examples were read: one device follows once more.
+    Where nothing recorded says what it reads, its updates do. What Python draws is a mistake of its own.
     """
     data = facts.operations(ours.run)
     drawn = [*data.augments, *data.python]
-    again = followed(ours, source, 1, alone, anew=True).steps if drawn else None
-    if again is None or alone.steps is None:
+    if not drawn or (data.python and ours.steps):
         return
-    ones = {part.name: part.apart for part in again.parts}
-    if again.step == alone.steps.step and all(
-        abs(part.apart - ones.get(part.name, 0.0)) <= AGAIN * part.apart + part.level for part in alone.steps.parts
-    ):
+    again = followed(ours, source, 1, alone, anew=True)
+    if alone.theirs is not None and again.theirs is not None:
+        steps = min(alone.theirs.steps, again.theirs.steps)
+        same = not any(_data(alone.theirs.first(steps), again.theirs.first(steps)))
+    else:
+        same = alone.steps is None or again.steps is None or _as_far(alone.steps, again.steps)
+    if same:
         return
     what = N_(
         "one device differs from the run, and from itself when it calls the function again: the data are drawn "
@@ -181,6 +183,12 @@ def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) 
     )
     remedy = _("draw by tf.random.stateless_* with a seed for each example, or map without num_parallel_calls")
     raise _not_decidable(_(what, operations=first_three(drawn)), remedy)
+
+
+def _as_far(one: Steps, other: Steps) -> bool:
+    """Whether two followers differ from a run at the same step, and by as much."""
+    its, parts = {part.name: part.apart for part in other.parts}, one.parts if one.step == other.step else ()
+    return bool(parts) and all(abs(p.apart - its.get(p.name, 0.0)) <= AGAIN * p.apart + p.level for p in parts)
 
 
 def _not_decidable(what: str, remedy: str) -> VerificationError:
@@ -382,10 +390,7 @@ def _data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
             _(what, step=k + 1, whom=theirs.name),
             step=int(k) + 1,
             reason="data",
-            remedy=_(
-                "give both the same order (seed the shuffle), and draw in the data by TensorFlow, with a seed, in a "
-                "map without num_parallel_calls"
-            ),
+            remedy=_("give both the same order (seed the shuffle), and draw in the data by TensorFlow, with a seed"),
         )
 
 

@@ -217,14 +217,9 @@ def _missing(optimizers: Iterable[Optimizer]) -> str:
 
 def _pace(optimizers: Iterable[Optimizer]) -> str:
     several = [(each.name, *each.pace) for each in optimizers if each.pace is not None]
-    return "".join(
-        _(
-            "; {optimizer}: {number} a recorded step",
-            optimizer=name,
-            number=low if low == high else f"{low}-{high}",
-        )
-        for name, low, high in several
-    )
+    numbers = [(name, low if low == high else f"{low}-{high}") for name, low, high in several]
+    words = N_("; {optimizer}: {number} a recorded step")
+    return "".join(_(words, optimizer=name, number=number) for name, number in numbers)
 
 
 def _listed(counts: list[tuple[str, int]]) -> str:
