@@ -15,14 +15,13 @@ import numpy as np
 
 from dtk.errors import in_words
 from dtk.language import N_, _, first_three
-from dtk.launch.again import whom
 from dtk.proof.case import Case, Diagnosis, either
 from dtk.proof.evidence import RTOL, allowed, parted, spread
 from dtk.proof.following import COARSE
 from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
-from dtk.records.facts import RATES, outside, rates_alone, rates_known, scope_of
+from dtk.records.facts import RATES, by_ring, outside, rates_alone, rates_known, scope_of
 from dtk.scaling.shares import uneven
 from dtk.worker.recorded import weight_of
 
@@ -65,8 +64,11 @@ def look_at_parting(case: Case) -> Diagnosis | None:
         return None
     split = any(line.get("split") for line in case.one.lines if line["step"] == part.step)
     chief_is_right = case.one.step is None or case.one.step > part.step or case.one.between
-    if split or not chief_is_right or part.worker == 0:
+    if split or part.worker == 0:
         return case.found("not summed", what)
+    if not chief_is_right:  # perhaps rightly, where nothing tells whether it draws
+        unknown = case.operations.draws is None and not by_ring(case.ours.run)
+        return either(what, ["not summed", "one worker"]) if unknown else case.found("not summed", what)
     words = N_("{what}; worker 0 makes the update of {whom} in that step, so worker {worker} alone changes the sum")
     return case.found("one worker", _(words, what=what, whom=case.followed[1].whom, worker=part.worker))
 
@@ -360,15 +362,13 @@ def _settings(run: RunFolder, worker: int) -> list[tuple[str, dict[str, Any]]]:
 
 def unknown(case: Case) -> Diagnosis:
     """Nothing that is known fits: what was found, what was excluded, what would decide."""
-    what, decide = N_("I don't know why: {failed}"), ""
-    if case.many is None and case.replicas > 1 and case.one is not None:
-        what = N_("I don't know why: {failed}; no run with {whom} was made")
-    elif case.one is not None and case.one.several(case.steps):
+    decide = ""
+    if case.one is not None and case.one.several(case.steps):
         decide = N_("what would decide: the same with one step in each call, as by steps_per_execution=1")
-    elif case.failed.reason in ("loss", "update") and case.one is not None:
-        decide = N_(
-            "what would decide: print each replica's loss and gradients at step {step}, before and after the sum"
-        )
+    elif case.one is not None and case.failed.reason in ("loss", "update"):
+        decide = N_("what would decide: each replica's loss and gradients at step {step}, before and after the sum")
     evidence = [*case.facts(), *([_(decide, step=_step(case))] if decide else [])]
-    said = _(what, failed=case.failed if case.many is None else case.failed.what, whom=whom(case.replicas))
-    return Diagnosis("unknown", said if case.many is None else in_words(said, case.side), tuple(evidence))
+    failed = case.failed if case.many is None else in_words(case.failed.what, case.side)
+    record = N_("record the steps (dtk.Recorder() in fit, dtk.record_step in a loop): losses and examples tell more")
+    remedy = "" if case.ours.steps else _(record)
+    return Diagnosis("unknown", _("I don't know why: {failed}", failed=failed), tuple(evidence), (), remedy)

@@ -105,7 +105,7 @@ def _explain(
     if other := next((each for each in followed.values() if each.failed is failed), None):
         followed = {**followed, 1: other}  # what the run is compared with
     if failed.reason == "replicas" and can_be_followed(run):  # does the chief make one device's update?
-        many = has_parts_of_its_own(ours) and not facts.by_ring(run)
+        many = facts.operations(run).draws is not None and has_parts_of_its_own(ours) and not facts.by_ring(run)
         followed = {1: follow(ours, baseline or run, ours.replicas if many else 1)}
     elif 1 in followed:
         # Perhaps of the run that was made without random draws; one that is told of N replicas has another batch.

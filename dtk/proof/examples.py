@@ -82,13 +82,8 @@ def look_at_examples(case: Case) -> Diagnosis | None:
         return None
     apart = np.abs(case.prints.sum(axis=1) - case.base_prints) > SAME_DATA
     step = int(np.flatnonzero(apart)[0]) + 1
-    what = _(
-        "at {apart} of {steps} steps, first at step {step}, the {run} saw other examples than the baseline",
-        apart=apart.sum(),
-        steps=case.steps,
-        step=step,
-        run=case.ours.name,
-    )
+    seen = N_("at {apart} of {steps} steps, first at step {step}, the {run} saw other examples than the baseline")
+    what = _(seen, apart=apart.sum(), steps=case.steps, step=step, run=case.ours.name)
     mine, other = _by_epoch(case, case.prints.sum(axis=1)), _by_epoch(case, case.base_prints)
     listed = [first_three([f"{value:.4f}" for value in sums]) for sums in (mine, other)]
     sums = N_("sums of the fingerprints over each epoch: {mine}, baseline {other}")
@@ -105,12 +100,8 @@ def look_at_examples(case: Case) -> Diagnosis | None:
         return found("not reproducible", _(anew, what=what, step=again), [*evidence, *_made_by(case)], also)
     resumed = [number for number, first in case.ours.restarts if first == step]
     if resumed:
-        began = _(
-            "{what}: attempt {attempt} began there, and its checkpoint does not hold the place in the data",
-            what=what,
-            attempt=resumed[0],
-        )
-        return found("other data", began, evidence)
+        began = N_("{what}: attempt {attempt} began there, and its checkpoint does not hold the place in the data")
+        return found("other data", _(began, what=what, attempt=resumed[0]), evidence)
     over = _("{what}, over an epoch as well", what=what)
     whole = len(other) > 1 and np.ptp(other) <= SAME_DATA  # the baseline's epochs all had the same examples
     if whole and np.ptp(mine) <= SAME_DATA and case.ours.run.folder.workers > 1:

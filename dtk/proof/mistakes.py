@@ -201,10 +201,12 @@ MISTAKES = {
     "not summed": Mistake(
         N_("the workers start a step alike and end it with different weights"),
         N_("let the optimizer apply what all replicas add up to: apply_gradients in replica context, or all_reduce"),
+        N_("each worker applies its own gradients"),
     ),
     "one worker": Mistake(
         N_("the workers start a step alike, worker 0 makes one device's update, and another worker a different one"),
         N_("do the same on all workers with the sum: clip, scale and apply it without asking for a worker's number"),
+        N_("one worker changes the sum"),
     ),
     "one worker's loss": Mistake(
         N_("from one state and the same inputs, a worker's loss is not that of replicas in one process; others' are"),
