@@ -75,9 +75,8 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
     if failed is None:
         yield _passed(ours, alone)
         return
-    if failed.reason == ("data" if ours.steps else "update"):
-        _check_it_reads_the_same(ours, source, alone)
     if ours.replicas == 1:
+        _check_it_reads_the_same(ours, source, alone)
         raise failed
     if facts.by_ring(ours.run):
         yield from _by_replicas(ours, source, alone, found)
@@ -85,6 +84,7 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
         raise _not_decidable(what, _("train without what each replica does by itself to have every step proved"))
     found[ours.replicas] = many = followed(ours, source, ours.replicas, alone)
     if many.failed is not None:
+        _check_it_reads_the_same(ours, source, alone)
         drawn = [one for one in facts.operations(ours.run).draws or [] if not one.startswith("Stateless")]
         if drawn and many.failed.reason != "not followed" and list(_by_replicas(ours, source, alone, found)):
             what = _(
@@ -161,13 +161,13 @@ def _passed(ours: Evidence, following: Following) -> str:
 
 
 def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) -> None:
-    """Raises VerificationError where data are drawn, and one device that follows once more reads other ones.
+    """Raises VerificationError where one device that follows once more reads, or draws, other examples.
 
     Where nothing recorded says what it reads, its updates do. What Python draws is a mistake of its own.
     """
-    data = facts.operations(ours.run)
-    drawn = [*data.augments, *data.python]
-    if not drawn or (data.python and ours.steps):
+    assert alone.failed is not None
+    python = facts.operations(ours.run).python
+    if (python and ours.steps) or alone.failed.reason != ("data" if ours.steps else "update"):
         return
     again = followed(ours, source, 1, alone, anew=True)
     if alone.theirs is not None and again.theirs is not None:
@@ -175,14 +175,13 @@ def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) 
         same = not any(_data(alone.theirs.first(steps), again.theirs.first(steps)))
     else:
         same = alone.steps is None or again.steps is None or _as_far(alone.steps, again.steps)
-    if same:
-        return
-    what = N_(
-        "one device differs from the run, and from itself when it calls the function again: the data are drawn "
-        "({operations}), and not the same twice"
-    )
-    remedy = _("draw by tf.random.stateless_* with a seed for each example, or map without num_parallel_calls")
-    raise _not_decidable(_(what, operations=first_three(drawn)), remedy)
+    if not same:
+        what = N_(
+            "one device differs from the run, and from itself when it calls the function again: what it reads or draws "
+            "is not the same twice"
+        )
+        remedy = N_("map what draws without num_parallel_calls, or draw by tf.random.stateless_*, by example; {order}")
+        raise _not_decidable(_(what), _(remedy, order=_(MISTAKES["order"].remedy)))
 
 
 def _as_far(one: Steps, other: Steps) -> bool:
