@@ -184,7 +184,7 @@ def judge(spec: dict[str, Any]) -> Verdict:
         with contextlib.redirect_stdout(io.StringIO()):
             dtk.verify(run, baseline)
     except dtk.VerificationError as error:
-        if error.reason == "not decidable":
+        if error.reason in ("not decidable", "not reproducible"):
             return Verdict("open", str(error))
         return _judge_failure(spec, run, baseline, error)
     return _judge_pass(spec, run, baseline)

@@ -224,7 +224,7 @@ FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
     "steps": both({"epochs": 2}, {"epochs": 1}),
     "start": {"fit": one(by_fit, {}, seed=1), "loop": one(by_loop, {"scaled": 1.1}, {})},
     "worker order": both({"order": "worker", "epochs": 2}),
-    "order": both({"order": "random", "epochs": 2}, **MIRRORED),
+    "order": both({"order": "random", "epochs": 2}, {"epochs": 2}, **MIRRORED),
     "other data": both({"start": 300, "epochs": 2}, {"epochs": 2}, **MIRRORED),
     "not finite": both({"loss": "log 0"}),
     "reduced value": {"loop": one(by_loop, {"record": "reduced"}, {})},

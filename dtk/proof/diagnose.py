@@ -82,6 +82,8 @@ def _explain(
 ) -> Diagnosis:
     if failed.reason in ("not decidable", "not followed", "states"):
         return Diagnosis("unknown", str(failed))
+    if failed.reason == "not reproducible":
+        return _not_reproducible(failed, facts.operations(run))
     if failed.reason == "updates":
         key = "unrecorded" if "made" in failed.numbers else "steps" if failed.numbers else "records"
         if failed.numbers.get("recorded") == 0 and _stood_still(run):
@@ -124,6 +126,11 @@ def _explain(
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
         return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
+
+
+def _not_reproducible(failed: VerificationError, data: facts.Operations) -> Diagnosis:
+    also = ("python data",) if data.python else ()
+    return found("not reproducible", failed.what, [*data.python, *data.augments][:3], also)
 
 
 def _stood_still(run: RunLike) -> bool:

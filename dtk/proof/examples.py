@@ -93,11 +93,6 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     if not (np.abs(mine - other) > SAME_DATA).any():
         said = _("{what}, though the same ones over each epoch: another order", what=what)
         return found("order", said, evidence)
-    again = _read_again(case)
-    if again is not None:
-        anew = N_("{what}; one device, too, read different ones at step {step} when it ran the function again")
-        also = ("python data",) if case.operations.python else ()
-        return found("not reproducible", _(anew, what=what, step=again), [*evidence, *_made_by(case)], also)
     resumed = [number for number, first in case.ours.restarts if first == step]
     if resumed:
         began = N_("{what}: attempt {attempt} began there, and its checkpoint does not hold the place in the data")
@@ -107,19 +102,6 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     if whole and np.ptp(mine) <= SAME_DATA and case.ours.run.folder.workers > 1:
         return either(over, ["worker order", "other data", "not reproducible"], evidence)
     return _over_an_epoch(case, over, evidence, whole)
-
-
-def _read_again(case: Case) -> int | None:
-    """The first step at which one device read other examples the second time; None for none."""
-    follower = case.followed.get(1)
-    if case.theirs is None or follower is None or follower.theirs is None or follower.replicas > 1:
-        return None
-    steps = min(case.theirs.steps, follower.theirs.steps)
-    first, second = (side.first(steps) for side in (case.theirs, follower.theirs))
-    as_many = first.examples.sum(axis=1) == second.examples.sum(axis=1)
-    apart = np.abs(first.prints.sum(axis=1) - second.prints.sum(axis=1))
-    other = np.flatnonzero(as_many & (apart > SAME_DATA))
-    return int(other[0]) + 1 if len(other) else None
 
 
 def _over_an_epoch(case: Case, over: str, evidence: list[str], whole: bool) -> Diagnosis:
@@ -141,11 +123,7 @@ def _over_an_epoch(case: Case, over: str, evidence: list[str], whole: bool) -> D
     python = ["python data"] if case.operations.python else []
     steps = ["steps"] if case.ours.steps != case.theirs.steps else []
     suspects = [*steps, *python, *order, "order", "other data", "augmentation", "not reproducible"]
-    return either(over, suspects, [*evidence, *_made_by(case)])
-
-
-def _made_by(case: Case) -> list[str]:
-    return [*case.operations.python, *case.operations.augments][:3]
+    return either(over, suspects, [*evidence, *[*case.operations.python, *case.operations.augments][:3]])
 
 
 def _by_epoch(case: Case, prints: np.ndarray) -> np.ndarray:

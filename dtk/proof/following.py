@@ -163,11 +163,10 @@ def _passed(ours: Evidence, following: Following) -> str:
 def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) -> None:
     """Raises VerificationError where one device that follows once more reads, or draws, other examples.
 
-    Where nothing recorded says what it reads, its updates do. What Python draws is a mistake of its own.
+    Where nothing recorded says what it reads, its updates do.
     """
     assert alone.failed is not None
-    python = facts.operations(ours.run).python
-    if (python and ours.steps) or alone.failed.reason != ("data" if ours.steps else "update"):
+    if alone.failed.reason != ("data" if ours.steps else "update"):
         return
     again = followed(ours, source, 1, alone, anew=True)
     if alone.theirs is not None and again.theirs is not None:
@@ -180,8 +179,7 @@ def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) 
             "one device differs from the run, and from itself when it calls the function again: what it reads or draws "
             "is not the same twice"
         )
-        remedy = N_("map what draws without num_parallel_calls, or draw by tf.random.stateless_*, by example; {order}")
-        raise _not_decidable(_(what), _(remedy, order=_(MISTAKES["order"].remedy)))
+        raise _not_decidable(_(what), _(MISTAKES["not reproducible"].remedy), "not reproducible")
 
 
 def _as_far(one: Steps, other: Steps) -> bool:
@@ -190,8 +188,8 @@ def _as_far(one: Steps, other: Steps) -> bool:
     return bool(parts) and all(abs(p.apart - its.get(p.name, 0.0)) <= AGAIN * p.apart + p.level for p in parts)
 
 
-def _not_decidable(what: str, remedy: str) -> VerificationError:
-    return VerificationError(_("not decidable: {what}", what=what), reason="not decidable", remedy=remedy)
+def _not_decidable(what: str, remedy: str, reason: str = "not decidable") -> VerificationError:
+    return VerificationError(_("not decidable: {what}", what=what), reason=reason, remedy=remedy)
 
 
 def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[int, Following]) -> Iterator[str]:

@@ -226,8 +226,8 @@ MISTAKES = {
         N_("make the gradient dense before it is applied (tf.convert_to_tensor), or take SGD, which adds the rows up"),
     ),
     "not reproducible": Mistake(
-        N_("the baseline, made once more with the same seed, differs from the first"),
-        N_("seed what is drawn, and map what draws without num_parallel_calls, before run and baseline are compared"),
+        N_("one device reads or draws something else when it calls the function again, with the same seed"),
+        N_("seed what is drawn and shuffled, map what draws without num_parallel_calls, read with deterministic=True"),
         N_("something is drawn anew each time"),
     ),
 }

@@ -10,7 +10,7 @@
     "steps", "examples", "data"  the follower reads the same examples at every step
     "loss", "divisor"  its loss is the run's, from the same state
     "update"           so is its update, variable by variable, up to the rounding that was measured
-    "variables", "states", "not decidable", "not followed"  nothing can be concluded, and why
+    "variables", "states", "not decidable", "not reproducible", "not followed"  nothing can be concluded, and why
 
 Each step is proved by itself, from the state that the run recorded (`dtk.proof.following`): training is chaotic, so
 that rounding of 1e-7 lets two correct runs diverge.
@@ -83,7 +83,8 @@ def prove(
             lines.append(line)
             say(line)
     except VerificationError as error:
-        verdict = error.reason if error.reason in ("not decidable", "not followed") else "failed"
+        undecided = error.reason in ("not decidable", "not reproducible")
+        verdict = "not decidable" if undecided else "not followed" if error.reason == "not followed" else "failed"
         error.proof = _proof(run, verdict, lines, found, str(error))
         if error.reason != "arguments":
             error.proof.save(run.folder.path)
