@@ -137,7 +137,7 @@ def _average(keras: Any, decay: float) -> Any:
 DDIM = "keras-io examples/generative/ddim.py, without normalisation"
 
 
-@program(kind="diffusion", source=DDIM, right="not decidable")
+@program(kind="diffusion", source=DDIM)
 def ddim(strategy: Any, slip: str | None = None) -> Any:
     """Its loss is a sum over the pixels, which replicas make up together; noise and times are drawn in each replica."""
     return _diffusion(strategy, slip, drawn=True)

@@ -95,7 +95,7 @@ def _dcgan(strategy: Any, slip: str | None, drawn: bool) -> Any:
 DCGAN = "keras-io examples/generative/dcgan_overriding_train_step.py"
 
 
-@program(kind="GAN", source=DCGAN, right="not decidable")
+@program(kind="GAN", source=DCGAN)
 def dcgan(strategy: Any, slip: str | None = None) -> Any:
     """The loss object divides by the replicas, but latent vectors and the labels' noise are drawn in each replica."""
     return _dcgan(strategy, slip, drawn=True)
