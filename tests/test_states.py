@@ -175,7 +175,7 @@ def ran(program, steps):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("name", [*SLOW, "adafactor"])
+@pytest.mark.parametrize("name", [*SLOW, "adafactor", "callback scheduler, data of unknown size"])
 def test_each_step_of_a_right_program_agrees(name):
     run = ran(RIGHT[name], 20)
     _, lines = run.followed(run)

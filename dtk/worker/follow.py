@@ -75,6 +75,8 @@ class Follower:
         self.place, self.recorded = place, RecordedStates(run)
         self.watched = Watched()
         self._left, self._followed = -1, 0
+        # Before a call that may be a unit: the state, what was taken over before, and a line where something differs.
+        self._open: tuple[Snapshot, State, dict[str, Any] | None] | None = None
         self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state
         self.levels = dict(levels)
         self._repeated = 0
@@ -95,7 +97,11 @@ class Follower:
         if not self.watched.looks_at(subject):
             return call(*args, **kwargs)
         begun = self.begins(subject)
-        result = call(*args, **kwargs)
+        try:
+            result = call(*args, **kwargs)
+        except Exception:  # such as the end of the data: no unit, and what comes before the next one is yet to come
+            self._undo()
+            raise
         self.ends(subject, begun, _ONCE._replace(subject=subject, call=call, args=args, kwargs=kwargs))
         return result
 
@@ -116,7 +122,9 @@ class Follower:
         first, before = begun
         after, known = take(everything=True), self.watched.trains(subject)
         if self.ended or not self.watched.called(subject, before, after):
+            self._undo()
             return
+        self._say_between()
         made = by._replace(before=before, after=after)
         with self._undamaged():
             if self._began is not None:  # the unit has begun in an earlier call
@@ -234,16 +242,38 @@ class Follower:
 
     def _between(self, first: int) -> Snapshot | None:
         """Compares what both did since the unit before, and takes the cluster's state over; the state, if it stays."""
-        snapshot, there = take(everything=True), self.recorded.before(first)
+        snapshot, there, line = take(everything=True), self.recorded.before(first), None
         if self._taken or self.watched.position == (0, 0):
-            self._changes(snapshot, there, self.recorded.units[first].step)
+            line = self._changed(snapshot, there, self.recorded.units[first].step)
+        self._open = snapshot, self._taken, line
         return None if self._take_over(self._by_number(snapshot), there, snapshot) else snapshot
+
+    def _say_between(self) -> None:
+        line = self._open[2] if self._open else None
+        self._open = None
+        if line is not None:
+            self._write_line(line, {}, kind="between")
+            self._stop_early(line["wrong"])
+
+    def _undo(self) -> None:
+        """Puts back what was taken over for a call that is no unit."""
+        if self._open is not None:
+            snapshot, self._taken, _line = self._open
+            self._open = None
+            for variable in self._by_number(snapshot).values():
+                if snapshot.of(variable):
+                    variable.assign(snapshot.of(variable))
 
     def _by_number(self, snapshot: Snapshot) -> dict[int, Variable]:
         numbers = self.recorded.numbers
         return {numbers[v.identity]: v for v in snapshot.table if v.role == "" and v.identity in numbers}
 
     def _changes(self, snapshot: Snapshot, there: State, step: int) -> None:
+        """Writes a line where the two are not the same."""
+        self._open = snapshot, self._taken, self._changed(snapshot, there, step)
+        self._say_between()
+
+    def _changed(self, snapshot: Snapshot, there: State, step: int) -> dict[str, Any] | None:
         """Since the unit before, or since nothing at the start: a line where the two are not the same."""
         changes = []
         for number, variable in self._by_number(snapshot).items():
@@ -256,11 +286,9 @@ class Follower:
             start = self._taken.get(number)
             base = np.zeros_like(theirs) if start is None else one(variable, self._folded(variable, start))
             changes.append(Change(number, variable.dtype, base, ours, base, theirs))
-        if changes:
-            line = self._line(changes)
-            line["wrong"] = [n for n, ratio in line["ratio"].items() if ratio > UNMEASURED]
-            self._write_line(line, {}, step=step, kind="between")
-            self._stop_early(line["wrong"])
+        line = self._line(changes)
+        wrong = [n for n, ratio in line["ratio"].items() if ratio > UNMEASURED]
+        return {**line, "wrong": wrong, "step": step} if changes else None
 
     def _compare(
         self, before: Snapshot, after: Snapshot, begun: Any, done: Any, matched: dict[int, Variable]

@@ -32,8 +32,11 @@ def scheduled(strategy, steps=300, kind="exponential", optimizer="adam", **facts
     model.fit(batches(arrays("cnn"), steps), verbose=0, callbacks=[dtk.Recorder()])
 
 
-def by_callback(strategy, steps=300, kind="scheduler", epochs=6, **facts):
-    """Callbacks that change the rate between epochs, or end the training, with validation."""
+def by_callback(strategy, steps=300, kind="scheduler", epochs=6, unknown=False, **facts):
+    """Callbacks that change the rate between epochs, or end the training, with validation.
+
+    unknown: how many batches an epoch has.
+    """
     import keras
 
     model = compiled(strategy, **facts)
@@ -44,6 +47,7 @@ def by_callback(strategy, steps=300, kind="scheduler", epochs=6, **facts):
         "stopping": [keras.callbacks.EarlyStopping(monitor="val_loss", patience=2, restore_best_weights=True)],
     }
     data = batches((x[:768], y[:768]), max(1, steps // epochs))
+    data = data.filter(lambda *_: True) if unknown else data
     held_out = batches((x[768:], y[768:]), 4)
     callbacks = [*ways[kind], dtk.Recorder()]
     model.fit(data, epochs=epochs, validation_data=held_out, verbose=0, callbacks=callbacks)
@@ -194,6 +198,7 @@ for kind in ("exponential", "staircase", "cosine", "steps"):
     add(f"schedule {kind}", scheduled, kind=kind, behind=True)
 for kind in ("scheduler", "plateau", "stopping"):
     add(f"callback {kind}", by_callback, kind=kind, behind=True)
+add("callback scheduler, data of unknown size", by_callback, unknown=True)
 add("dropout, callback plateau", by_callback, REPLICAS, kind="plateau", dropout=0.4)
 add("train_step, drawn by operation", denoised, REPLICAS)
 add("rnn, built by its first batch", unbuilt)
