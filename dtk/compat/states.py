@@ -291,9 +291,8 @@ def _refresh() -> None:
             continue
         alive.append(ref)
         handle = leaf.handle
-        if tf.is_symbolic_tensor(handle) or leaf.dtype.base_dtype in (tf.string, tf.resource, tf.variant):
-            continue
-        if leaf._dtk_role == "data":
+        no_number = leaf.dtype.base_dtype in (tf.string, tf.resource, tf.variant)
+        if tf.is_symbolic_tensor(handle) or no_number or leaf._dtk_role == "data":
             continue
         if handle._id in seen:
             continue  # another object for the same variable
@@ -317,9 +316,9 @@ def _refresh() -> None:
 
 
 def drawn_from(captured: Sequence[Any]) -> None:
-    """What a dataset's map draws from: tf.data's threads write such a state ahead of the steps, each run otherwise.
+    """Sets aside what a dataset's map draws from, which tf.data's threads write ahead of the steps, each run otherwise.
 
-    captured: what the map's function holds beside its arguments. From now on its integers are no state of a step.
+    captured: what the map's function holds beside its arguments; its integers are no state of a step from now on.
     """
     global _stale
     held = {getattr(each, "_id", None) for each in captured if each.dtype == tf.resource}

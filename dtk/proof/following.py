@@ -165,8 +165,7 @@ def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) 
 
     Where nothing recorded says what it reads, its updates do.
     """
-    assert alone.failed is not None
-    if alone.failed.reason != ("data" if ours.steps else "update"):
+    if alone.failed is None or alone.failed.reason != ("data" if ours.steps else "update"):
         return
     again = followed(ours, source, 1, alone, anew=True)
     if alone.theirs is not None and again.theirs is not None:
@@ -184,8 +183,9 @@ def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) 
 
 def _as_far(one: Steps, other: Steps) -> bool:
     """Whether two followers differ from a run at the same step, and by as much."""
-    its, parts = {part.name: part.apart for part in other.parts}, one.parts if one.step == other.step else ()
-    return bool(parts) and all(abs(p.apart - its.get(p.name, 0.0)) <= AGAIN * p.apart + p.level for p in parts)
+    its = {part.name: part.apart for part in other.parts}
+    gaps = [(abs(part.apart - its.get(part.name, 0.0)), part) for part in one.parts]
+    return one.step == other.step and all(gap <= AGAIN * part.apart + part.level for gap, part in gaps)
 
 
 def _not_decidable(what: str, remedy: str, reason: str = "not decidable") -> VerificationError:

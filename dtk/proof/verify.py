@@ -83,8 +83,8 @@ def prove(
             lines.append(line)
             say(line)
     except VerificationError as error:
-        undecided = error.reason in ("not decidable", "not reproducible")
-        verdict = "not decidable" if undecided else "not followed" if error.reason == "not followed" else "failed"
+        reason = "not decidable" if error.reason == "not reproducible" else error.reason
+        verdict = reason if reason in ("not decidable", "not followed") else "failed"
         error.proof = _proof(run, verdict, lines, found, str(error))
         if error.reason != "arguments":
             error.proof.save(run.folder.path)

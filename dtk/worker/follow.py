@@ -124,7 +124,8 @@ class Follower:
         if self.ended or not self.watched.called(subject, before, after):
             self._undo()
             return
-        self._say_between()
+        opened, self._open = self._open, None
+        self._say(opened[2] if opened else None)
         made = by._replace(before=before, after=after)
         with self._undamaged():
             if self._began is not None:  # the unit has begun in an earlier call
@@ -132,7 +133,7 @@ class Follower:
                 made = _ONCE._replace(before=earlier, after=after)
             elif first is not None and not known:
                 # What it began with, or did before it trained.
-                self._changes(before, self.recorded.before(first), self.recorded.units[first].step)
+                self._say(self._changes(before, self.recorded.before(first), self.recorded.units[first].step))
             self._began, self._taken = None, {}
             if first is not None:
                 self._unit(first, made)
@@ -244,13 +245,11 @@ class Follower:
         """Compares what both did since the unit before, and takes the cluster's state over; the state, if it stays."""
         snapshot, there, line = take(everything=True), self.recorded.before(first), None
         if self._taken or self.watched.position == (0, 0):
-            line = self._changed(snapshot, there, self.recorded.units[first].step)
+            line = self._changes(snapshot, there, self.recorded.units[first].step)
         self._open = snapshot, self._taken, line
         return None if self._take_over(self._by_number(snapshot), there, snapshot) else snapshot
 
-    def _say_between(self) -> None:
-        line = self._open[2] if self._open else None
-        self._open = None
+    def _say(self, line: dict[str, Any] | None) -> None:
         if line is not None:
             self._write_line(line, {}, kind="between")
             self._stop_early(line["wrong"])
@@ -268,12 +267,7 @@ class Follower:
         numbers = self.recorded.numbers
         return {numbers[v.identity]: v for v in snapshot.table if v.role == "" and v.identity in numbers}
 
-    def _changes(self, snapshot: Snapshot, there: State, step: int) -> None:
-        """Writes a line where the two are not the same."""
-        self._open = snapshot, self._taken, self._changed(snapshot, there, step)
-        self._say_between()
-
-    def _changed(self, snapshot: Snapshot, there: State, step: int) -> dict[str, Any] | None:
+    def _changes(self, snapshot: Snapshot, there: State, step: int) -> dict[str, Any] | None:
         """Since the unit before, or since nothing at the start: a line where the two are not the same."""
         changes = []
         for number, variable in self._by_number(snapshot).items():
@@ -475,7 +469,7 @@ class Follower:
         if self.recorded.end is None or not self._taken or self.watched.position != self.recorded.last:
             return
         with contextlib.suppress(Ended):
-            self._changes(take(everything=True), self.recorded.at_end(), self.recorded.end.step)
+            self._say(self._changes(take(everything=True), self.recorded.at_end(), self.recorded.end.step))
 
     def _write(self, line: dict[str, Any]) -> None:
         os.write(self._file, (json.dumps(line) + "\n").encode())
