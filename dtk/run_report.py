@@ -12,7 +12,7 @@ from dtk.errors import DtkError, VerificationError
 from dtk.language import _
 from dtk.live import heading
 from dtk.proof.diagnose import diagnose
-from dtk.proof.proof import kept
+from dtk.proof.proof import Proof, kept
 from dtk.proof.verify import prove
 from dtk.records.facts import versions_of
 from dtk.records.tables import RunLike
@@ -48,13 +48,19 @@ def compared(run: RunLike, baseline: RunLike, say: Callable[[str], None]) -> str
     try:
         return prove(run, baseline, say=say).verdict
     except VerificationError as error:
-        say(f"FAIL: {error}")
+        proof = error.proof or Proof("failed", (), 0, str(error))
+        say(_outcome(proof))
         found = diagnose(run, baseline)
         say(_("diagnosis: {sentence}", sentence=found))
         for line in found.evidence:
             if str(error) not in line:  # which has just been said
                 say(f"  {line}")
-        return "failed" if error.proof is None else error.proof.verdict
+        return proof.verdict
+
+
+def _outcome(proof: Proof) -> str:
+    """Why it proved nothing."""
+    return f"{'FAIL' if proof.verdict == 'failed' else 'UNKNOWN'}: {proof.failed}"
 
 
 def _comparison(run: Any, baseline: Any) -> Iterator[str]:
@@ -66,7 +72,7 @@ def _comparison(run: Any, baseline: Any) -> Iterator[str]:
         yield text(_("Against one device"), said)
         proof = kept(run.dir)
     elif proof is not None:
-        yield text(_("Against one device"), [*proof.lines, *([f"FAIL: {proof.failed}"] if proof.failed else [])])
+        yield text(_("Against one device"), [*proof.lines, *([_outcome(proof)] if proof.failed else [])])
     if proof is not None and proof.followers:
         ax: Any = plot.proof(proof)
         yield figure(ax.figure, alternative(ax))

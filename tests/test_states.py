@@ -27,6 +27,7 @@ TOLD = {
     "loop decay": "regularisation",
     "not summed": "not summed",
     "words by fit, masked, eagerly": "own mean",
+    "examples counted, averaged": "set by hand",
 }
 FIRST = {"variables": [["dense/kernel", 90], ["key/bias", 3]]}
 END = {"end": "done", "recorded": 2, "whole": True, "coarse": 0.0}
@@ -170,8 +171,8 @@ def test_what_one_worker_alone_sets_between_two_steps_is_before_the_second(tmp_p
     assert (found.worker, found.step, found.before, found.names) == (1, 2, True, ("w",))
 
 
-def ran(program, steps):
-    return dtk.run(program.train, kwargs={**program.kwargs, "steps": steps})
+def ran(program, steps, **options):
+    return dtk.run(program.train, kwargs={**program.kwargs, "steps": steps}, **options)
 
 
 @pytest.mark.trains
@@ -184,16 +185,18 @@ def test_each_step_of_a_right_program_agrees(name):
 
 @pytest.mark.trains
 @pytest.mark.parametrize(
-    ("name", "steps"),
+    ("name", "steps", "replicas"),
     [
-        ("cnn bfloat16", 60),
-        ("two fits, dropout, shuffled", 12),
-        ("train_step, drawn by operation", 12),
-        ("loop drawn by operation", 12),
+        ("cnn bfloat16", 60, 1),
+        ("two fits, dropout, shuffled", 12, 2),
+        ("train_step, drawn by operation", 12, 1),
+        ("loop drawn by operation", 12, 1),
+        ("loop drawn by generator", 12, 2),
+        ("examples counted", 12, 1),
     ],
 )
-def test_a_right_program_passes(name, steps):
-    assert dtk.verify(ran(RIGHT[name], steps)).verdict == RIGHT[name].expected
+def test_a_right_program_passes(name, steps, replicas):
+    assert dtk.verify(ran(RIGHT[name], steps, replicas=replicas)).verdict == RIGHT[name].expected
 
 
 @pytest.mark.trains

@@ -95,7 +95,7 @@ def flat(message):
 
 def sentences(message):
     """The sentences of all patterns that match, wherever they are in the table."""
-    found = [(pattern.search(flat(message)), sentence) for pattern, sentence in KNOWN]
+    found = [(re.search(pattern, flat(message)), sentence) for pattern, sentence in KNOWN.items()]
     return [
         sentence.format(*match.groups(), **match.groupdict(), install=command("tensorboard"))
         for match, sentence in found
@@ -133,7 +133,7 @@ def test_each_text_gets_its_own_sentence_and_no_others(name, kind, message, by_a
 TABLE = {sentence for message in MESSAGES for sentence in sentences(message)}
 LOST = [re.compile(each, re.IGNORECASE) for each in explain._LOST_WORDS]
 PATTERNS = [
-    *[pattern for pattern, _ in KNOWN],
+    *KNOWN,
     *LOST,
     *[explain._PORT_TAKEN, explain._MISMATCH, explain._OTHER_KIND, explain._OURS, explain._NO_HEARTBEAT],
 ]
@@ -147,7 +147,7 @@ def test_each_pattern_finds_a_real_text(pattern):
 def reworded(kind, message):
     """The message with other words wherever one of dtk's patterns finds something."""
     message = flat(message)
-    for pattern in [*(pattern for pattern, _ in KNOWN), *PATTERNS]:
+    for pattern in PATTERNS:
         message = re.sub(pattern, OTHERWISE, message)
     return message
 

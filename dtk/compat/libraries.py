@@ -46,14 +46,14 @@ def replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[.
     What takes the place is an ordinary function, no proxy as wrapt makes them, with the original's module: AutoGraph
     converts the learner's code through it, and leaves it alone itself. The original is its `__wrapped__`.
 
-    owner: a module or a class, or "MODULE:PLACE IN IT", which takes effect at the moment that the module is imported,
-    or at once where it has been.
+    owner: a module or a class, or "MODULE" or "MODULE:PLACE IN IT", which takes effect at the moment that the module is
+    imported, or at once where it has been.
     """
 
     def put(function: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(owner, str):
             module, _colon, place = owner.partition(":")
-            found = operator.attrgetter(place)
+            found: Any = operator.attrgetter(place) if place else lambda imported: imported
             wrapt.register_post_import_hook(lambda imported: replaces(found(imported), name)(function), module)
             return function
         original = getattr(owner, name)

@@ -75,7 +75,7 @@ def join_once() -> None:
 def several(replicas: int, follows: int = 0) -> None:
     """From now on, MultiWorkerMirroredStrategy has so many replicas in this process, also where that has no GPU.
 
-    follows: the number of workers that this process follows, whose replicas it then has draw as they did.
+    follows: the number of workers that this process follows, whose replicas it then has draw, and read, as they did.
 
     It takes all GPUs of a worker and, without any, one CPU, whatever logical devices there are: that is all that keeps
     it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
@@ -94,6 +94,14 @@ def several(replicas: int, follows: int = 0) -> None:
 
         for owner in (_EXTENDED, "tensorflow.python.distribute.mirrored_strategy:MirroredExtended"):
             replaces(owner, "_get_variable_creator_initial_value")(_begins_with)
+
+        # A batch's parts go to the workers in turn, but to the replicas of one process one after the other.
+        each = replicas // follows
+        order = [replica % each * follows + replica // each for replica in range(replicas)]
+
+        @replaces("tensorflow.python.distribute.input_util", "get_distributed_dataset")
+        def dataset(original: Any, *args: Any, **kwargs: Any) -> Any:
+            return original(*args, **kwargs, replica_order=order)
 
 
 def _begins_with(original: Any, self: Any, replica_id: int, device: Any, primary_var: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from dtk.errors import in_words
 from dtk.language import N_, _, first_three
 from dtk.proof.case import Case, Diagnosis, either
-from dtk.proof.evidence import RTOL, allowed, parted, spread
+from dtk.proof.evidence import RTOL, allowed, aside, parted, spread
 from dtk.proof.following import COARSE
 from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
@@ -99,6 +99,14 @@ def look_at_settings(case: Case) -> Diagnosis | None:
     return None if other is None else case.found(other[0], in_words(_where(case), other[1]))
 
 
+def look_at_untrained(case: Case) -> Diagnosis | None:
+    """Variables that no gradient changes, which a step sets otherwise than one device."""
+    if case.failed.reason != "update" or case.one is None:
+        return None
+    untrained = aside(case.ours.run.folder, [part.name for part in case.one.parts])
+    return case.found("set by hand", _where(case)) if untrained else None
+
+
 def look_at_factor(case: Case) -> Diagnosis | None:
     """All gradients that differ are longer than one device's by one number, which the replicas explain."""
     if case.failed.reason not in ("update", "loss") or case.one is None or case.replicas < 2:
@@ -145,8 +153,14 @@ def look_at_update(case: Case) -> Diagnosis | None:
     if case.failed.reason == "update" and _rows_alone(case):
         return case.found("sparse gradient", where)
     if case.failed.reason == "update" and case.operations.clips:
-        return case.found("clipping", where, case.operations.clips[:3])
+        return case.found("clipping", where, _clips(case))
     return None
+
+
+def _clips(case: Case) -> list[str]:
+    words = N_("each replica clips its own gradients, before they are added up: {operations}")
+    clips = case.operations.clips
+    return [_(words, operations=first_three(clips))] if clips else []
 
 
 def _one_workers_loss(case: Case) -> Diagnosis | None:
@@ -367,7 +381,8 @@ def unknown(case: Case) -> Diagnosis:
         decide = N_("what would decide: the same with one step in each call, as by steps_per_execution=1")
     elif case.one is not None and case.failed.reason in ("loss", "update"):
         decide = N_("what would decide: each replica's loss and gradients at step {step}, before and after the sum")
-    evidence = [*case.facts(), *([_(decide, step=_step(case))] if decide else [])]
+    clips = _clips(case) if case.shared_by_replicas else []
+    evidence = [*case.facts(), *clips, *([_(decide, step=_step(case))] if decide else [])]
     failed = case.failed if case.many is None else in_words(case.failed.what, case.side)
     record = N_("record the steps (dtk.Recorder() in fit, dtk.record_step in a loop): losses and examples tell more")
     remedy = "" if case.ours.steps else _(record)

@@ -49,8 +49,14 @@ class Case:
 
     @property
     def shared_by_replicas(self) -> bool:
-        """Whether as many replicas in one process do what the run does, so that it is the program's doing."""
-        return self.many is not None and self.many.failed is None
+        """Whether as many replicas in one process do what the run does, so that it is the program's doing.
+
+        Of an update their losses say nothing: they share what a layer keeps in Python, as the list of `add_loss`.
+        """
+        if self.many is None or self.many.failed is None:
+            return self.many is not None
+        updates_agree = self.many.steps is not None and self.many.steps.step is None
+        return updates_agree and (self.failed.reason, self.many.failed.reason) == ("update", "loss")
 
     @cached_property
     def same_function(self) -> bool:

@@ -24,6 +24,7 @@ from dtk.proof.bisection import (
     look_at_scope,
     look_at_settings,
     look_at_shape,
+    look_at_untrained,
     look_at_update,
     unknown,
 )
@@ -122,7 +123,10 @@ def _explain(
         stepwise = replace(stepwise, ours=ours.only(failed.loss), theirs=(alone or ours).only(failed.loss))
     looks = (*((look, case) for look in _DATA), *((look, stepwise) for look in _STEPS))
     if not ours.steps:  # nothing but states was recorded
-        looks = tuple((look, case) for look in (look_at_parting, look_at_between, look_at_settings, look_at_factor))
+        looks = tuple(
+            (look, case)
+            for look in (look_at_parting, look_at_between, look_at_settings, look_at_untrained, look_at_factor)
+        )
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
         return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
@@ -175,6 +179,7 @@ _STEPS: tuple[Callable[[Case], Diagnosis | None], ...] = (
     look_at_finite,
     look_at_shares,
     look_at_first_loss,
+    look_at_untrained,
     look_at_factor,
     look_at_update,
     look_at_shape,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -186,8 +187,7 @@ def _check_steps(run: RunLike, name: str) -> None:
 class Parted:
     """Where a worker's variables are no longer the chief's, which are to be the same on all: a step's, and which.
 
-    before: whether that is so before the step, since something changed them after the one before it. aside: whether
-    they are neither weights that are trained nor variables of these.
+    before: whether that is so before the step, since something changed them after the one before it. aside: see there.
     """
 
     worker: int
@@ -201,7 +201,6 @@ def parted(run: RunFolder) -> Parted | None:
     """The first step, and worker, at which variables that all replicas are to hold alike are not; None for none."""
     variables = [corner.lines("variables") for corner in run.each]
     names = {json.dumps(each["identity"]): each["name"] for each in variables[0]}
-    trained = {each["name"] for each in variables[0] if each.get("trainable")}
     keys = [{str(each["number"]): json.dumps(each["identity"]) for each in its} for its in variables]
     units = [{line["unit"]: line for line in corner.units if "unit" in line} for corner in run.each]
     held: list[dict[str, list[int]]] = [{} for _ in units]  # each worker's digests, by the variable's identity
@@ -216,9 +215,14 @@ def parted(run: RunFolder) -> Parted | None:
                 found = [names[key] for key in both if unit in units[worker] and len({*mine[key], *other[key]}) > 1]
                 if found:
                     found.sort(key=[*names.values()].index)
-                    known = any(name in trained or weight_of(name, trained) for name in found)
-                    return Parted(worker, line["step"], when == "before", tuple(found), not known)
+                    return Parted(worker, line["step"], when == "before", tuple(found), aside(run, found))
     return None
+
+
+def aside(run: RunFolder, names: Collection[str]) -> bool:
+    """Whether these are neither weights that are trained nor variables of these."""
+    trained = {each["name"] for each in run.worker(0).lines("variables") if each.get("trainable")}
+    return bool(names) and not any(name in trained or weight_of(name, trained) for name in names)
 
 
 _IN_SCOPE = N_(

@@ -302,8 +302,6 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
         if replicas > 1 and _other_parts(mine, other):
             what = N_("{whom} read the same examples at each step, but other parts of them than the workers' replicas")
             remedy = N_("shard by dataset.batch(global batch) and the strategy: then each replica has the same part")
-            if ours.run.replicas > 1:
-                remedy = N_("one process splits a batch in another order; verify a run with one replica per worker")
             return VerificationError(_(what, whom=whom(replicas)), reason="not followed", remedy=_(remedy))
         found += [*_examples(mine, other), *_data(mine, other)]
         found += _losses(mine, _only(other, mine, steps), max(RTOL, COARSE * steps.coarse))

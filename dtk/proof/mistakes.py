@@ -219,7 +219,10 @@ MISTAKES = {
     ),
     "set by hand": Mistake(
         N_("variables are not set as on one device, or not alike on all workers: between steps, or by a step itself"),
-        N_("set variables on all workers alike: by what all replicas add up to or average, and by no worker's number"),
+        N_(
+            "set variables on all workers alike: by what all replicas add up to or average, and by no worker's number; "
+            "declare with synchronization=ON_READ what is each replica's own, as a stateful layer's state is"
+        ),
     ),
     "sparse gradient": Mistake(
         N_("the loss is one device's, and of the update nothing differs but variables whose gradients come as rows"),

@@ -41,7 +41,7 @@ _HINTS = {
 _LONGEST = 280
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")  # Keras 3 prints what went wrong in bold
 _FRAME = re.compile(r'File ".*", line \d+')
-_CALLING = re.compile(r"Exception encountered when calling .*\.$")
+_CALLING = re.compile(r"(?:\w+: )?Exception encountered when calling (.*)\.$")
 _OF_NODES = ("File ", "Detected at node", "<stack traces unavailable>", "2 root error(s) found")
 
 
@@ -63,8 +63,8 @@ def _meant(kind: str, message: str) -> str:
     flat = " ".join(message.split())
     if mismatch(flat):
         return mismatch(flat)
-    for pattern, sentence in KNOWN:
-        if match := pattern.search(flat):
+    for pattern, sentence in KNOWN.items():
+        if match := re.search(pattern, flat):
             return _(sentence).format(*match.groups(), **match.groupdict(), install=errors.command("tensorboard"))
     return _stable(kind, message)
 
@@ -138,8 +138,8 @@ def _paragraph(message: str) -> list[str]:
         if line == "Exception encountered:":  # while Keras 3 built the model
             filled = [filled[number + 1].removeprefix("'"), *filled[number + 2 :]]
             break
-    if len(filled) > 1 and _CALLING.match(filled[0].partition(": ")[2] or filled[0]):
-        filled = filled[1:]
+    if len(filled) > 1 and (calling := _CALLING.match(filled[0])):
+        filled = [f"{calling[1]}: {filled[1]}", *filled[2:]]
     if filled and filled[0].endswith("Error encountered:") and len(filled) > 1:
         filled = filled[1:]
     return filled
@@ -244,167 +244,100 @@ _OF_KERAS_2 = (
     rf"(?:No module named '(?={_KERAS}\.)|`(?=keras\.optimizers\.legacy))(?P<module>[\w.]+)\.(?P<name>\w+)",
 )
 
-# TensorFlow's words -> the learner's. What a pattern captures fills the sentence; {install}: a command.
-KNOWN = [
-    (
-        re.compile(r"Could not apply FILE based sharding: the dataset only has (1) file.*?required (2) shards"),
-        N_(
-            "the dataset reads {0} file, which autoshard policy FILE can't divide among {1} workers; set "
-            "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA "
-            "(dtk.datasets.load does)"
-        ),
+# TensorFlow's words, as patterns -> the learner's. What a pattern captures fills the sentence; {install}: a command.
+KNOWN = {
+    r"Could not apply FILE based sharding: the dataset only has (1) file.*?required (2) shards": N_(
+        "the dataset reads {0} file, which autoshard policy FILE can't divide among {1} workers; set "
+        "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA "
+        "(dtk.datasets.load does)"
     ),
-    (
-        # With more shards TensorFlow's number is how many files that worker has met: worker 0 of 3 says 1 of 2.
-        re.compile(
-            r"Could not apply FILE based sharding: the dataset only has (?!1 file\(s\).{,60} required 2 )\d+ file"
-            r".*?required (\d+) shards"
-        ),
-        N_(
-            "the dataset reads fewer than {0} files, which autoshard policy FILE can't divide among {0} workers; set "
-            "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA "
-            "(dtk.datasets.load does)"
-        ),
+    # With more shards TensorFlow's number is how many files that worker has met: worker 0 of 3 says 1 of 2.
+    r"Could not apply FILE based sharding: the dataset only has (?!1 file\(s\).{,60} required 2 )\d+ file"
+    r".*?required (\d+) shards": N_(
+        "the dataset reads fewer than {0} files, which autoshard policy FILE can't divide among {0} workers; set "
+        "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA "
+        "(dtk.datasets.load does)"
     ),
-    (
-        re.compile(r"Found an unshardable source dataset"),
-        N_(
-            "the dataset is not made from files, and autoshard policy FILE divides nothing else; set "
-            "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA"
-        ),
+    r"Found an unshardable source dataset": N_(
+        "the dataset is not made from files, and autoshard policy FILE divides nothing else; set "
+        "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA"
     ),
-    (
-        re.compile(r"Collective ops must be configured at program startup"),
-        N_(
-            "the strategy was made after TensorFlow had run its first operation; make it in the function's first line, "
-            "or take a parameter `strategy`"
-        ),
+    r"Collective ops must be configured at program startup": N_(
+        "the strategy was made after TensorFlow had run its first operation; make it in the function's first line, "
+        "or take a parameter `strategy`"
     ),
-    (
-        re.compile(r'If "cluster" is set in TF_CONFIG, it must have one "chief" node'),
-        N_(
-            "this RunConfig has no strategy, and so waits for a task of type chief; make "
-            "tf.distribute.MultiWorkerMirroredStrategy() and pass it: RunConfig(train_distribute=strategy)"
-        ),
+    r'If "cluster" is set in TF_CONFIG, it must have one "chief" node': N_(
+        "this RunConfig has no strategy, and so waits for a task of type chief; make "
+        "tf.distribute.MultiWorkerMirroredStrategy() and pass it: RunConfig(train_distribute=strategy)"
     ),
-    (
-        re.compile(r"Only `STANDALONE_CLIENT` mode is supported when you call `estimator\.(train|evaluate)`"),
-        N_(
-            "in a cluster estimator.{0} does not run by itself; call dtk.estimator.train_and_evaluate(estimator, "
-            "train_spec, eval_spec), which gives every task its part"
-        ),
+    r"Only `STANDALONE_CLIENT` mode is supported when you call `estimator\.(train|evaluate)`": N_(
+        "in a cluster estimator.{0} does not run by itself; call dtk.estimator.train_and_evaluate(estimator, "
+        "train_spec, eval_spec), which gives every task its part"
     ),
-    (
-        re.compile(r"TensorBoard is not installed, missing implementation for"),
-        N_("TensorFlow writes no summaries without TensorBoard, which is not installed here; {install}"),
+    r"TensorBoard is not installed, missing implementation for": N_(
+        "TensorFlow writes no summaries without TensorBoard, which is not installed here; {install}"
     ),
-    (
-        re.compile(r"module 'tensorflow' has no attribute 'estimator'"),
-        N_("TensorFlow has no tf.estimator since 2.16; write dtk.estimator in its place"),
+    r"module 'tensorflow' has no attribute 'estimator'": N_(
+        "TensorFlow has no tf.estimator since 2.16; write dtk.estimator in its place"
     ),
-    (
-        re.compile(r"DistributedVariable\.handle is not available outside the replica context"),
-        N_(
-            "a variable of the strategy was used where no replica runs; call the step by "
-            "strategy.run(step, args=(batch,))"
-        ),
+    r"DistributedVariable\.handle is not available outside the replica context": N_(
+        "a variable of the strategy was used where no replica runs; call the step by strategy.run(step, args=(batch,))"
     ),
-    (
-        re.compile(
-            r"`colocate_vars_with` must only be passed a variable created in this tf\.distribute\.Strategy\.scope"
-        ),
-        N_(
-            "the model's variables were made outside of the strategy's scope; make model and optimizer inside "
-            "`with strategy.scope():`, or keep the scope: scope = strategy.scope(); scope.__enter__()"
-        ),
+    r"`colocate_vars_with` must only be passed a variable created in this tf\.distribute\.Strategy\.scope": N_(
+        "the model's variables were made outside of the strategy's scope; make model and optimizer inside "
+        "`with strategy.scope():`, or keep the scope: scope = strategy.scope(); scope.__enter__()"
     ),
-    (
-        re.compile(r'Need to be inside "with strategy\.scope\(\)"'),
-        N_(
-            "what was called needs the strategy; call a training step by strategy.run(step, args=(batch,)), and make "
-            "models and optimizers inside strategy.scope()"
-        ),
+    r'Need to be inside "with strategy\.scope\(\)"': N_(
+        "what was called needs the strategy; call a training step by strategy.run(step, args=(batch,)), and make "
+        "models and optimizers inside strategy.scope()"
     ),
-    (
-        re.compile(r"PerReplica:\{|'PerReplica'|using a PerReplica object"),
-        N_(
-            "a value with one part for each replica (PerReplica) was used as one tensor; call the step by "
-            "strategy.run(step, args=(batch,)), or take strategy.experimental_local_results(value)"
-        ),
+    r"PerReplica:\{|'PerReplica'|using a PerReplica object": N_(
+        "a value with one part for each replica (PerReplica) was used as one tensor; call the step by "
+        "strategy.run(step, args=(batch,)), or take strategy.experimental_local_results(value)"
     ),
-    (
-        re.compile(r"`merge_call` called while defining a new graph"),
-        N_(
-            "an all-reduce (such as that of optimizer.apply_gradients) is inside a condition, a loop or a tf.function "
-            "of its own in the step, which TensorFlow can't merge over replicas; take it out of there"
-        ),
+    r"`merge_call` called while defining a new graph": N_(
+        "an all-reduce (such as that of optimizer.apply_gradients) is inside a condition, a loop or a tf.function "
+        "of its own in the step, which TensorFlow can't merge over replicas; take it out of there"
     ),
-    (
-        re.compile(r"You must feed a value for placeholder tensor 'cond/(?:then|else)/_\d+/cond/Placeholder"),
-        N_(
-            "variables are made in the first call of a tf.function with an all-reduce, which fails in TensorFlow where "
-            "a worker has several replicas; make them before, in strategy.scope(): an Input for the model (or "
-            "model.build(shape)), and optimizer.build(model.trainable_variables)"
-        ),
+    r"You must feed a value for placeholder tensor 'cond/(?:then|else)/_\d+/cond/Placeholder": N_(
+        "variables are made in the first call of a tf.function with an all-reduce, which fails in TensorFlow where "
+        "a worker has several replicas; make them before, in strategy.scope(): an Input for the model (or "
+        "model.build(shape)), and optimizer.build(model.trainable_variables)"
     ),
-    (
-        re.compile(r"There must be at least one ps\."),
-        N_(
-            "ParameterServerStrategy needs parameter servers, and dtk starts workers: use MultiWorkerMirroredStrategy()"
-        ),
+    r"There must be at least one ps\.": N_(
+        "ParameterServerStrategy needs parameter servers, and dtk starts workers: use MultiWorkerMirroredStrategy()"
     ),
-    (
-        re.compile(r"Collectives are not yet implemented for CPU devices when compiling with XLA"),
-        N_("XLA can't compile an all-reduce on CPUs; leave jit_compile=True out"),
+    r"Collectives are not yet implemented for CPU devices when compiling with XLA": N_(
+        "XLA can't compile an all-reduce on CPUs; leave jit_compile=True out"
     ),
-    (
-        re.compile(r"Model (\w+) does not have a `call\(\)` method implemented"),
-        N_(
-            "Keras 3 has to call {0} to build it, under a strategy even before the first step, and {0} has no call(); "
-            "write one (its forward pass), or end its __init__ with self.built = True if all its models have an Input"
-        ),
+    r"Model (\w+) does not have a `call\(\)` method implemented": N_(
+        "Keras 3 has to call {0} to build it, under a strategy even before the first step, and {0} has no call(); "
+        "write one (its forward pass), or end its __init__ with self.built = True if all its models have an Input"
     ),
-    (
-        re.compile(r"Argument\(s\) not recognized: \{'lr':"),
-        N_("the optimizer has no argument lr; Keras calls it learning_rate"),
+    r"Argument\(s\) not recognized: \{'lr':": N_("the optimizer has no argument lr; Keras calls it learning_rate"),
+    r"(filepath provided must end in `\.\w+`|Invalid filepath extension for saving|must end in `\.weights\.h5`)": N_(
+        "written for Keras 2 ({0}): run it by dtk run --keras 2, or dtk.run(..., keras=2)"
     ),
-    (
-        re.compile(
-            r"(filepath provided must end in `\.\w+`|Invalid filepath extension for saving|must end in `\.weights\.h5`)"
-        ),
-        N_("written for Keras 2 ({0}): run it by dtk run --keras 2, or dtk.run(..., keras=2)"),
+    r"'(\w+)' object has no attribute 'reset_states'": N_(
+        "{0} has no reset_states: Keras 3 calls it reset_state; or run it by dtk run --keras 2"
     ),
-    (
-        re.compile(r"'(\w+)' object has no attribute 'reset_states'"),
-        N_("{0} has no reset_states: Keras 3 calls it reset_state; or run it by dtk run --keras 2"),
+    r"'(\w+)' object has no attribute 'lr'": N_(
+        "{0} has no lr: Keras 3 calls it learning_rate; or run it by dtk run --keras 2"
     ),
-    (
-        re.compile(r"'(\w+)' object has no attribute 'lr'"),
-        N_("{0} has no lr: Keras 3 calls it learning_rate; or run it by dtk run --keras 2"),
+    r"property 'model' of '(\w+)' object has no setter": N_(
+        "{0} sets its own model, as in Keras 2; rename that attribute, or run it by dtk run --keras 2"
     ),
-    (
-        re.compile(r"property 'model' of '(\w+)' object has no setter"),
-        N_("{0} sets its own model, as in Keras 2; rename that attribute, or run it by dtk run --keras 2"),
+    r"Cannot convert '(\d+)' to a shape": N_(
+        "Keras 3 takes a tuple as a shape, ({0},) in place of {0}; or run it by dtk run --keras 2"
     ),
-    (
-        re.compile(r"Cannot convert '(\d+)' to a shape"),
-        N_("Keras 3 takes a tuple as a shape, ({0},) in place of {0}; or run it by dtk run --keras 2"),
+    **dict.fromkeys(_OF_KERAS_2, _MISSING),
+    r"module 'tensorflow[\w.]*' has no attribute '(contrib|logging|app|Session|placeholder)'": N_(
+        "written for TensorFlow 1 (tf.{0}); https://www.tensorflow.org/guide/migrate says how it becomes 2"
     ),
-    *((re.compile(pattern), _MISSING) for pattern in _OF_KERAS_2),
-    (
-        re.compile(r"module 'tensorflow[\w.]*' has no attribute '(contrib|logging|app|Session|placeholder)'"),
-        N_("written for TensorFlow 1 (tf.{0}); https://www.tensorflow.org/guide/migrate says how it becomes 2"),
+    r"object has no attribute '(experimental_run_v2)'": N_("strategy.{0} is called strategy.run since TensorFlow 2.2"),
+    r"^'?((?:SLURM|PMI|PMIX|OMPI|SM|AIP)_\w+)'?(?: not found in environment.*)?$": N_(
+        "{0} is not set: the program asks Slurm, MPI or another launcher which worker it is; dtk run tells it in "
+        "TF_CONFIG, which tf.distribute.MultiWorkerMirroredStrategy() reads where it has no cluster_resolver=; the "
+        "worker's number is json.loads(os.environ['TF_CONFIG'])['task']['index']"
     ),
-    (
-        re.compile(r"object has no attribute '(experimental_run_v2)'"),
-        N_("strategy.{0} is called strategy.run since TensorFlow 2.2"),
-    ),
-    (
-        re.compile(r"^'?((?:SLURM|PMI|PMIX|OMPI|SM|AIP)_\w+)'?(?: not found in environment.*)?$"),
-        N_(
-            "{0} is not set: the program asks Slurm, MPI or another launcher which worker it is; dtk run tells it in "
-            "TF_CONFIG, which tf.distribute.MultiWorkerMirroredStrategy() reads where it has no cluster_resolver=; the "
-            "worker's number is json.loads(os.environ['TF_CONFIG'])['task']['index']"
-        ),
-    ),
-]
+}

@@ -167,6 +167,27 @@ def drawn(strategy, steps=300, by="generator", **facts):
     looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), model)
 
 
+def counted(strategy, steps=300, mistake=None):
+    """Each step adds its examples to a variable that is not trained. Mistake "averaged": the mean over the replicas."""
+    import tensorflow as tf
+
+    fold = tf.VariableAggregation.MEAN if mistake == "averaged" else tf.VariableAggregation.SUM
+    with strategy.scope():
+        net, update = network("mlp"), optimizer_of("adam")
+        update.build(net.trainable_variables)
+        seen = tf.Variable(0.0, trainable=False, aggregation=fold)
+
+    def replica_step(inputs):
+        x, y = inputs
+        seen.assign_add(tf.cast(tf.shape(y)[0], tf.float32))
+        with tf.GradientTape() as tape:
+            loss = tf.nn.compute_average_loss(crossentropy(y, net(x, training=True)), global_batch_size=BATCH)
+        update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
+        return loss
+
+    looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), net)
+
+
 add("accumulated by hand", accumulated, behind=True)
 add("accumulated by hand, not recorded", accumulated, recorded=False)
 add("accumulated by hand, sgd", accumulated, optimizer="sgd")
@@ -174,6 +195,7 @@ for way in ("between", "inside", "function", "copied"):
     add(f"target network {way}", averaged, way=way, behind=way != "inside")
 add("target network between, not recorded", averaged, recorded=False)
 add("variables made in step 1", made_late, behind=True)
+add("examples counted", counted)
 add("loop drawn by generator", drawn, REPLICAS)
 add("loop drawn by operation", drawn, REPLICAS, by="operation")
 
@@ -186,3 +208,5 @@ add_wrong("accumulated, mean of means", accumulated, MEANS, SHARED, mistake="mea
 add_wrong("accumulated, mean of local means", accumulated, LOCAL, mistake="mean of local means")
 add_wrong("accumulated, micro twice", accumulated, TWICE, SHARED, mistake="micro twice")
 add_wrong("accumulated, not reset", accumulated, KEPT, SHARED, mistake="not reset")
+PARTLY = "a variable that is not trained gets the mean of what the replicas count, in place of the sum"
+add_wrong("examples counted, averaged", counted, PARTLY, {"behind": False}, mistake="averaged")
