@@ -123,10 +123,7 @@ def _explain(
         stepwise = replace(stepwise, ours=ours.only(failed.loss), theirs=(alone or ours).only(failed.loss))
     looks = (*((look, case) for look in _DATA), *((look, stepwise) for look in _STEPS))
     if not ours.steps:  # nothing but states was recorded
-        looks = tuple(
-            (look, case)
-            for look in (look_at_parting, look_at_between, look_at_settings, look_at_untrained, look_at_factor)
-        )
+        looks = tuple((look, case) for look in _BY_STATES)
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
         return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
@@ -184,3 +181,4 @@ _STEPS: tuple[Callable[[Case], Diagnosis | None], ...] = (
     look_at_update,
     look_at_shape,
 )
+_BY_STATES = (look_at_parting, look_at_between, look_at_settings, look_at_untrained, look_at_factor)
