@@ -74,7 +74,6 @@ SKIPPED: dict[str, dict[tuple[str, str], str]] = {
     "tf215": {
         _OLD_NAMES: _TABLE,
         ("test_compat.py", "test_without_the_correction_fit_still_fails"): _TRAINER,
-        ("test_compat.py", "test_without_the_correction_mirrored_replicas_still_fail"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_an_optimizer_fails_that_two_replicas_build"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_an_empty_batch_has_no_sum"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_a_strategy_shuffles_one_epoch_ahead"): _TRAINER,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import functools
 import re
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from lessons import compared
 
 ROOT = Path(__file__).parent.parent
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -57,11 +57,7 @@ def said(cell) -> list[str]:
     """The lines of what a cell put out, with what differs between two runs replaced as nbval replaces it."""
     outputs = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs]
     text = "\n".join([*outputs, *(line for output in cell.outputs for line in output.get("traceback", ()))])
-    rules = configparser.RawConfigParser()
-    rules.read(ROOT / "notebooks" / "nbval_sanitize.cfg", encoding="utf-8")
-    for name in rules.sections():
-        text = re.sub(rules[name]["regex"], rules[name]["replace"], text)
-    return text.splitlines()
+    return compared(text).splitlines()
 
 
 def _closed(line: str) -> str:
