@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import functools
 import re
 from pathlib import Path
@@ -44,6 +45,15 @@ def anchor(title: str) -> str:
 def cells_of(lesson: str) -> list[Any]:
     """All cells of a lesson, by its name without ending."""
     return nbformat.read(FOLDER / f"{lesson}.ipynb", as_version=4).cells
+
+
+def compared(text: str) -> str:
+    """A text as nbval compares it, with what differs between two runs replaced."""
+    rules = configparser.RawConfigParser()
+    rules.read(FOLDER / "nbval_sanitize.cfg", encoding="utf-8")
+    for name in rules.sections():
+        text = re.sub(rules[name]["regex"], rules[name]["replace"], text)
+    return text
 
 
 def tags(cell: Any) -> set[str]:

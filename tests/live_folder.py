@@ -8,12 +8,12 @@ from dtk.records.events import Training
 BAR = "\x1b[1m1/2\x1b[0m \x1b[32m━━\x1b[0m loss: 2\r\x1b[1m2/2\x1b[0m \x1b[32m━━━━\x1b[0m loss: 1\r\n"
 
 
-def empty(path, workers=2):
+def empty(path, workers=2, has_evaluator=False):
     """An empty run."""
-    run = RunFolder(path, workers)
-    for worker in run.each:
-        worker.path.mkdir()
-        (worker.path / "log.txt").write_text("")
+    run = RunFolder(path, workers, has_evaluator)
+    for member in run.members:
+        member.path.mkdir()
+        (member.path / "log.txt").write_text("")
     return run
 
 

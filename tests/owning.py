@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,7 +25,9 @@ CHILDREN = (
 
 
 def stay_with_children():
-    """Three child processes a worker: of its group, in a session of its own, and left by its own parent."""
+    """Three children of a worker that is deaf: of its group, in a session of its own, and left by its own parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     *stays, leaves = CHILDREN
     for code in stays:
         subprocess.Popen([sys.executable, "-c", code])

@@ -16,20 +16,21 @@ from dtk.records import RunFolder
 CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
 OTHERS = ["optimizer variables outside of the graph", "one decision about a loss scale", "sums of an empty batch"]
 ALL = [*CORRECTIONS, *OTHERS, keras3.REFUSALS]
-FAULTS = [  # a correction, steps_per_execution, and what fit says without it
-    (CORRECTIONS[0], 1, "Attempt to convert a value (PerReplica"),
-    (CORRECTIONS[1], 1, "Invalid reduction dimension 0 for input with 0 dimensions"),
-    (CORRECTIONS[2], 2, "while/cond/Placeholder"),
+FAULTS = [  # a correction, steps_per_execution, where, and what fit says without it
+    (CORRECTIONS[0], 1, {"workers": 2}, "Attempt to convert a value (PerReplica"),
+    (CORRECTIONS[1], 1, {"workers": 2}, "Invalid reduction dimension 0 for input with 0 dimensions"),
+    (CORRECTIONS[2], 2, {"workers": 2}, "while/cond/Placeholder"),
+    (CORRECTIONS[2], 2, {"workers": 1, "replicas": 2}, "while/cond/Placeholder"),
 ]
 
 
 def test_each_correction_has_a_test_without_it():
     where = "tests/test_compat.py: CORRECTIONS, FAULTS and what `uncorrected` undoes need each correction of keras3"
     assert list(keras3._CORRECTIONS) == [*CORRECTIONS, *OTHERS], where
-    assert [name for name, *_ in FAULTS] == CORRECTIONS, where
+    assert list(dict.fromkeys(name for name, *_ in FAULTS)) == CORRECTIONS, where
 
 
-def uncorrected(strategy, name, steps_per_execution=1):
+def uncorrected(strategy, name, steps_per_execution):
     """Trains with all corrections but one, and returns what went wrong."""
     import keras
     import numpy as np
@@ -52,18 +53,10 @@ def uncorrected(strategy, name, steps_per_execution=1):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "steps_per_execution", "said"), FAULTS)
-def test_without_the_correction_fit_still_fails(name, steps_per_execution, said):
-    run = dtk.run(lambda strategy: uncorrected(strategy, name, steps_per_execution), workers=2)
-    for result in run.results:
+@pytest.mark.parametrize(("name", "steps_per_execution", "where", "said"), FAULTS)
+def test_without_the_correction_fit_still_fails(name, steps_per_execution, where, said):
+    for result in dtk.run(uncorrected, args=(name, steps_per_execution), **where).results:
         assert said in result
-
-
-@pytest.mark.slow
-def test_without_the_correction_mirrored_replicas_still_fail():
-    train = CORRECTIONS[2], 2
-    run = dtk.run(lambda strategy: uncorrected(strategy, *train), workers=1, replicas=2)
-    assert "while/cond/Placeholder" in run.results[0]
 
 
 def by_replicas(made):

@@ -141,21 +141,9 @@ def test_unknown_names():
             dtk.datasets.load(**arguments)
 
 
-def remove(place):
-    (place / "mnist-test.tfrecord-00000-of-00001").unlink()
-
-
 def cut(place):
     path = place / "mnist-train.tfrecord-00000-of-00001"
     os.truncate(path, path.stat().st_size - 5)
-
-
-def garble(place):
-    (place / "dataset_info.json").write_text("{")
-
-
-def forget(place):
-    (place / "dataset_info.json").unlink()
 
 
 @pytest.mark.trains
@@ -163,10 +151,10 @@ def forget(place):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (remove, "split test has 0 bytes instead of "),
+        (lambda place: (place / "mnist-test.tfrecord-00000-of-00001").unlink(), "split test has 0 bytes instead of "),
         (cut, "split train has 19832037 bytes instead of 19832042"),
-        (garble, "while reading its description"),
-        (forget, "while reading its description"),
+        (lambda place: (place / "dataset_info.json").write_text("{"), "while reading its description"),
+        (lambda place: (place / "dataset_info.json").unlink(), "while reading its description"),
     ],
 )
 def test_damaged_caches_are_named_with_the_remedy(copy, damage, words):

@@ -68,12 +68,9 @@ UNDECIDED = ("order", "other data", "augmentation", "not reproducible")  # by a 
 TWO_EPOCHS = np.repeat([1, 2], STEPS // 2)
 
 
-def swapped(data):
-    return data[np.r_[1:10, 0, 10:20]]
-
-
 def test_the_same_examples_in_another_order(make):
-    runs = pair(make, change=other_losses, data=prints(swapped), epochs=TWO_EPOCHS, baseline={"epochs": TWO_EPOCHS})
+    swapped = prints(lambda data: data[np.r_[1:10, 0, 10:20]])
+    runs = pair(make, change=other_losses, data=swapped, epochs=TWO_EPOCHS, baseline={"epochs": TWO_EPOCHS})
     assert "at 10 of 20 steps, first at step 1" in told(*runs, mistake="order")
 
 
@@ -98,6 +95,13 @@ def test_shards_that_overlap(make):
         mistake="unknown",
         also=("worker order", "other data", "not reproducible"),
     )
+
+
+def test_examples_that_are_sharded_twice(make):
+    facts = {"epochs": TWO_EPOCHS, "baseline": {"epochs": np.ones(STEPS, int)}}
+    spoiled = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
+    sentence = told(*pair(make, change=other_losses, data=spoiled, **facts), mistake="other data")
+    assert "an epoch has 10 steps, on one device 20" in sentence
 
 
 def test_a_restart_that_did_not_hold_the_place_in_the_data(make):
@@ -212,7 +216,8 @@ def test_workers_that_drifted_apart(make):
 
 
 def test_a_batch_for_each_worker_that_trains_alone(make):
-    facts = {"examples": np.full((STEPS, 2), 32), "data": prints_of_two(), "change": other_losses}
+    data = np.random.default_rng(4).normal(size=(STEPS, 2))
+    facts = {"examples": np.full((STEPS, 2), 32), "data": data, "change": other_losses}
     run, baseline = pair(make, **facts)
     told(run, baseline, mistake="global batch")
     run, baseline = pair(make, **facts)
@@ -223,10 +228,6 @@ def test_a_batch_for_each_worker_that_trains_alone(make):
     assert "step 1: cluster 64 examples" in sentence
     run, baseline = pair(make, **facts)
     told(said(run, Traced, optimizer="sgd", draws=None, clips=None, alone=True), baseline, mistake="not in scope")
-
-
-def prints_of_two():
-    return np.random.default_rng(4).normal(size=(STEPS, 2))
 
 
 # --- false alarms, the document, and what a new mistake needs

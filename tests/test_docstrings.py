@@ -22,11 +22,7 @@ def names() -> dict[str, Any]:
         found |= {f"{module}.{name}": getattr(found[module], name) for name in found[module].__all__}
     found["datasets.load"] = found["datasets"].load
     wanted = {name: each for name, each in found.items() if inspect.isfunction(each) or inspect.isclass(each)}
-    return {name: each for name, each in wanted.items() if not _is_error(each)}
-
-
-def _is_error(each: Any) -> bool:
-    return inspect.isclass(each) and issubclass(each, BaseException)
+    return {name: each for name, each in wanted.items() if not (inspect.isclass(each) and issubclass(each, Exception))}
 
 
 PUBLIC = names()

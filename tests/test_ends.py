@@ -11,8 +11,8 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
+from owning import kernel
 from starting import mostly_warm
 from waiting import newest_run, wait_for, wait_gone
 
@@ -20,8 +20,6 @@ import dtk
 from dtk.launch.folders import start_of
 
 pytestmark = pytest.mark.trains
-
-ROOT = Path(__file__).parent.parent
 
 
 def deaf():
@@ -43,7 +41,7 @@ def pids_in(folder):
 # An interrupt that falls between the opening of a file and its `with` leaves it to be closed when it is collected.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_stops_the_workers(start):
-    before = newest_run() if dtk.run(lone_pid, start=start) else None
+    before = newest_run() if dtk.run(os.getpid, start=start) else None
     seen = {}
 
     def interrupt():
@@ -58,11 +56,7 @@ def test_an_interrupt_stops_the_workers(start):
     thread.join()
     assert caught.value.folder.path == newest_run()
     assert wait_gone(seen["pids"]) == [], "grandchildren too"
-    assert len(dtk.run(lone_pid, start=start).results) == 2, "the next run works"
-
-
-def lone_pid():
-    return os.getpid()
+    assert len(dtk.run(os.getpid, start=start).results) == 2, "the next run works"
 
 
 @mostly_warm
@@ -93,32 +87,17 @@ def test_silent_work_is_no_stall(start):
     assert dtk.run(busy, workers=1, stall_timeout=1.2, start=start).results == ["done"]
 
 
-KERNEL = """
-import sys, os
-sys.path[:0] = {path!r}
-import dtk, test_ends
-print(os.getpid(), flush=True)
-dtk.run(test_ends.deaf, start={start!r})
-"""
-
-
 def test_no_process_outlives_a_killed_kernel(start, tmp_path):
-    code = KERNEL.format(path=[str(ROOT), str(ROOT / "tests")], start=start)
-    env = {**os.environ, "TMPDIR": str(tmp_path)}
-    runs = tmp_path / f"dtk-{os.getuid()}" / "runs"
-    with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.DEVNULL) as kernel:
-        wait_for(lambda: runs.exists() and any(len(pids_in(d)) == 4 for d in runs.iterdir()))
-        family = [p.pid for p in psutil.Process(kernel.pid).children(recursive=True)]
-        kernel.kill()
-    assert len(family) >= 5, "the parent, two workers, two grandchildren"
-    assert wait_gone(family) == []
+    with kernel(tmp_path, start) as (process, pids):
+        process.kill()
+        assert wait_gone(pids) == []
 
 
 @pytest.mark.slow  # a new parent for each
 def test_a_killed_parent_takes_its_workers_along_and_is_replaced(start):
     from dtk.launch import warm
 
-    dtk.run(lone_pid, start=start)
+    dtk.run(os.getpid, start=start)
     parent = warm.parent(start == "warm")
     before = newest_run()
     seen = {}
@@ -137,7 +116,7 @@ def test_a_killed_parent_takes_its_workers_along_and_is_replaced(start):
     assert wait_gone(workers) == []
     for pid in wait_gone(seen["pids"], 0):  # the learner's own grandchildren have no one left to end them
         os.kill(pid, signal.SIGKILL)
-    assert len(dtk.run(lone_pid, start=start).results) == 2
+    assert len(dtk.run(os.getpid, start=start).results) == 2
 
 
 @mostly_warm
@@ -146,14 +125,14 @@ def test_old_run_directories_make_room_but_those_that_somebody_holds(start, monk
 
     monkeypatch.setenv("DTK_SCRATCH", str(tmp_path))  # not among the runs of whoever runs the tests
     monkeypatch.setattr(folders, "KEPT_RUNS", 3)
-    held = dtk.run(lone_pid, workers=1, start=start)
+    held = dtk.run(os.getpid, workers=1, start=start)
     others = tmp_path / "runs" / "00000000-of-a-kernel-that-lives"
     others.mkdir()
     parent = os.getppid()
     (others / "kernel").write_text(f"{parent} {start_of(parent)}")
     directories = []
     for _ in range(5):
-        directories.append(dtk.run(lone_pid, workers=1, start=start).dir)
+        directories.append(dtk.run(os.getpid, workers=1, start=start).dir)
         gc.collect()  # the live view of a run is let go of as a circle
     assert held.logs == [""]
     assert others.exists()

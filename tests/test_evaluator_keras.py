@@ -93,12 +93,8 @@ def saves_where_it_likes():
     return strategy.num_replicas_in_sync, (dtk.run_dir() / "best.keras").exists()
 
 
-def nothing():
-    return None
-
-
 def test_its_files_go_where_it_says_and_an_untrained_step_is_unknown():
-    run = dtk.run(nothing, evaluator=saves_where_it_likes, timeout=300)
+    run = dtk.run(lambda: None, evaluator=saves_where_it_likes, timeout=300)
     assert run.evaluator == (1, True)
     assert (run.dir / "board").is_dir()
     assert run.evaluations.step.isna().tolist() == [True]

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from fabricate import fabricate, said, spans_of
-from live_folder import announce, step, tell
+from live_folder import announce, empty, step, tell
 from matplotlib.colors import to_hex
 
 from dtk import plot as plots
@@ -20,11 +20,7 @@ from dtk.watch.reader import Reader
 
 @pytest.fixture
 def folder(tmp_path):
-    run = RunFolder(tmp_path, 2, has_evaluator=True)
-    for member in run.members:
-        member.path.mkdir()
-        (member.path / "log.txt").write_text("")
-    return run
+    return empty(tmp_path, has_evaluator=True)
 
 
 def evaluation(at, number, seconds=0.2, **metrics):
@@ -52,7 +48,9 @@ def shown(dashboard, *states):
 
 
 def test_the_dashboard_says_what_the_evaluator_does(folder, dashboard):
-    announce_workers_only(folder)
+    announce(folder, 20, 1)  # the workers alone
+    for number in (1, 2, 3):
+        step(folder, number)
     training = ("training", "training")
     assert shown(dashboard, *training, "starting") == "starting"
     assert shown(dashboard, *training, "running") == "waiting for a checkpoint"
@@ -67,12 +65,6 @@ def test_the_dashboard_says_what_the_evaluator_does(folder, dashboard):
     assert "step 3 of 20" in dashboard.page.value, "the evaluator counts for no step"
     assert 'value="3" max="20"' in dashboard.page.value
     assert len(dashboard.panes) == 3
-
-
-def announce_workers_only(folder):
-    announce(folder, 20, 1)
-    for number in (1, 2, 3):
-        step(folder, number)
 
 
 def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folder, capsys, monkeypatch):

@@ -35,24 +35,8 @@ def raise_it():
     raise ValueError("bad label 7")
 
 
-def exit_it():
-    sys.exit(3)
-
-
-def exit_zero():
-    sys.exit(0)
-
-
-def os_exit():
-    os._exit(0)
-
-
 def segfault():
     os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def kill_it():
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @mostly_warm
@@ -60,11 +44,15 @@ def kill_it():
     ("end", "code", "words"),
     [
         (raise_it, 1, "worker 1 raised ValueError: bad label 7"),
-        (exit_it, 3, "worker 1 called sys.exit(3) before it had finished"),
-        (exit_zero, 0, "worker 1 called sys.exit(0) before it had finished"),
-        (os_exit, 0, "worker 1 ended itself with exit code 0 (os._exit?)"),
+        (lambda: sys.exit(3), 3, "worker 1 called sys.exit(3) before it had finished"),
+        (lambda: sys.exit(0), 0, "worker 1 called sys.exit(0) before it had finished"),
+        (lambda: os._exit(0), 0, "worker 1 ended itself with exit code 0 (os._exit?)"),
         (segfault, -11, "worker 1 was killed by SIGSEGV; the last Python lines before it are in its log"),
-        (kill_it, -9, "worker 1 was killed by SIGKILL; the kernel's log or the memory limit may say why"),
+        (
+            lambda: os.kill(os.getpid(), signal.SIGKILL),
+            -9,
+            "worker 1 was killed by SIGKILL; the kernel's log or the memory limit may say why",
+        ),
     ],
 )
 def test_the_culprit_is_named_and_nothing_is_lost(start, end, code, words):
@@ -150,14 +138,10 @@ class Unpicklable:
         self.lock = threading.Lock()
 
 
-def returns_unpicklable():
-    return Unpicklable()
-
-
 @mostly_warm
 def test_a_result_that_cannot_be_pickled_says_so(start):
     with pytest.raises(dtk.WorkerFailed, match="returned a Unpicklable that can't be pickled"):
-        dtk.run(returns_unpicklable, start=start)
+        dtk.run(lambda: Unpicklable(), start=start)
 
 
 def message_with_a_path_and_port():

@@ -84,6 +84,3 @@ def test_log_lines_are_whole_and_the_rest_is_partial(tmp_path):
     assert (log.read(100), log.partial) == (["one"], "tw")
     path.write_bytes(b"one\ntwo\n\xff\n")
     assert (log.read(100), log.partial) == (["two", "\\xff"], "")
-
-
-# ---- the shares of the loss

@@ -26,8 +26,12 @@ QUICK = [
     "strings_in_the_model",
 ]
 UNCHANGED = ["custom_train_step", "multi_worker_ctl", "strings_in_the_model"]  # a step of one's own, a loop, a fit
-SLOW = [name for name in PROGRAMS if name not in QUICK]
-REPRODUCIBLE = [name for name in PROGRAMS if PROGRAMS[name].right != "not reproducible" and name not in UNCHANGED]
+REPRODUCIBLE = [name for name in PROGRAMS if PROGRAMS[name].right != "not reproducible"]
+
+
+def quick_first(quick, names):
+    """These names, of which all that are not quick are slow tests."""
+    return [*quick, *(pytest.param(name, marks=pytest.mark.slow) for name in names if name not in quick)]
 
 
 @cache
@@ -42,7 +46,8 @@ def baseline_of(name):
     return dtk.baseline(program.train, **{key: program.start[key] for key in ("keras", "seed") if key in program.start})
 
 
-def check_answer(name):
+@pytest.mark.parametrize("name", quick_first(QUICK, PROGRAMS))
+def test_a_program_gets_its_right_answer(name):
     program, pair = PROGRAMS[name], (run_of(name), baseline_of(name))
     diagnosis = dtk.diagnose(*pair)
     print(f"[{name}] {diagnosis}\n  {diagnosis.evidence}")
@@ -57,15 +62,6 @@ def check_answer(name):
         assert (failed.value.reason, diagnosis.mistake) == (program.reason or "not decidable", "unknown")
         return
     assert diagnosis.mistake in (program.right, "unknown")
-
-
-def check_recording(name):
-    """Each weight that the recorded run ended with is among the variables of the same run without recording."""
-    assert RecordedStates(run_of(name).folder).units, "nothing was trained"
-    for plain, trained in compared(name):
-        assert trained, "nothing was recorded"
-        missing = {*counted(trained)} - {*counted(plain)}  # two models may hold one weight
-        assert not missing, f"{len(missing)} of {len(trained)} weights are not what they are without recording"
 
 
 def compared(name, **more):
@@ -91,26 +87,14 @@ def counted(arrays):
     return Counter((a.shape, a.dtype.str, a.tobytes()) for a in plain)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_a_quick_program_gets_its_right_answer(name):
-    check_answer(name)
-
-
-@pytest.mark.parametrize("name", UNCHANGED)
-def test_recording_changes_no_bit_of_a_quick_program(name):
-    check_recording(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
-def test_a_program_gets_its_right_answer(name):
-    check_answer(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", REPRODUCIBLE)
+@pytest.mark.parametrize("name", quick_first(UNCHANGED, REPRODUCIBLE))
 def test_recording_changes_no_bit(name):
-    check_recording(name)
+    """Each weight that the recorded run ended with is among the variables of the same run without recording."""
+    assert RecordedStates(run_of(name).folder).units, "nothing was trained"
+    for plain, trained in compared(name):
+        assert trained, "nothing was recorded"
+        missing = {*counted(trained)} - {*counted(plain)}  # two models may hold one weight
+        assert not missing, f"{len(missing)} of {len(trained)} weights are not what they are without recording"
 
 
 def test_the_gallery_is_what_it_says():

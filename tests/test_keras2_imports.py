@@ -58,29 +58,13 @@ def all_ways():
     return found
 
 
-def drawn():
-    """Numbers of each generator that a seed fixes."""
-    import random
-
-    import numpy as np
-    import tensorflow as tf
-
-    layer = tf.keras.layers.Dense(2)
-    layer.build((None, 2))
-    return random.random(), np.random.rand(), float(tf.random.uniform([])), layer.kernel.numpy().tolist()
-
-
-def both():
-    return all_ways(), drawn()
-
-
 @mostly_warm
 @pytest.mark.skipif(not lanes.KERAS_3, reason="TensorFlow 2.15 has one Keras")
 @pytest.mark.parametrize(
     ("asked", "expected"), [(2, "tf_keras"), (3, "keras"), pytest.param(None, "keras", marks=pytest.mark.slow)]
 )
 def test_every_way_gives_the_keras_that_was_asked_for(start, asked, expected):
-    ways, _ = dtk.baseline(both, keras=asked, start=start).results[0]
+    ways = dtk.baseline(all_ways, keras=asked, start=start).results[0]
     legacy = {way: ways.pop(way) for way in LEGACY_ONLY}
     assert set(legacy.values()) == {expected if expected == "tf_keras" else "none"}
     assert ways == dict.fromkeys([*WAYS, *ALIASES], expected)

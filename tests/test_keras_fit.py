@@ -38,15 +38,6 @@ def global_losses(run):
     return run.records.groupby("step").loss.sum().to_numpy()
 
 
-def assert_same_training(run, baseline):
-    assert (run.records.groupby("step").examples.sum() == baseline.records.groupby("step").examples.sum()).all()
-    np.testing.assert_allclose(global_losses(run), global_losses(baseline), rtol=1e-4)
-    assert len(baseline.weights) == 4
-    for corner in run.folder.each:
-        for ours, other in zip(corner.weights.arrays, baseline.weights, strict=True):
-            np.testing.assert_allclose(ours, other, atol=1e-4)
-
-
 def test_what_fit_returns_needs_no_keras_in_the_kernel():
     run = dtk.run(lambda strategy: classifier(strategy).fit(batches(128), epochs=2, verbose=0), workers=2)
     for history in run.results:
@@ -60,7 +51,12 @@ def test_a_cluster_computes_what_one_device_does(arrays, steps_per_execution):
     given = (arrays, steps_per_execution)
     run = dtk.run(lambda strategy: everything(strategy, *given), workers=2)
     baseline = dtk.baseline(lambda strategy: everything(strategy, *given))
-    assert_same_training(run, baseline)
+    assert (run.records.groupby("step").examples.sum() == baseline.records.groupby("step").examples.sum()).all()
+    np.testing.assert_allclose(global_losses(run), global_losses(baseline), rtol=1e-4)
+    assert len(baseline.weights) == 4
+    for corner in run.folder.each:
+        for ours, other in zip(corner.weights.arrays, baseline.weights, strict=True):
+            np.testing.assert_allclose(ours, other, atol=1e-4)
     assert run.records.step.max() == 20
     assert run.records.groupby("epoch").step.nunique().to_dict() == {1: 10, 2: 10}
     expected = baseline.results[0]

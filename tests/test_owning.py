@@ -37,10 +37,6 @@ def test_logs_and_folders_of_processes_that_are_gone_are_removed(list_here):
     assert [folder.exists() for folder in places] == [True, False]
 
 
-def pid_of():
-    return os.getpid()
-
-
 def killed(parent):
     os.kill(parent.pid, signal.SIGKILL)  # its guard; the parent goes with it
 
@@ -53,13 +49,13 @@ def killed_inside(parent):
 @pytest.mark.parametrize("how", [killed, killed_inside])
 @pytest.mark.slow  # a new parent for each
 def test_a_dead_parent_is_replaced_with_a_line_in_its_log_only(start, how, capfd):
-    first = dtk.run(pid_of, start=start)
+    first = dtk.run(os.getpid, start=start)
     parent = warm.parent(start == "warm")
     pid, family = parent.pid, psutil.Process(parent.pid).children(recursive=True)
     capfd.readouterr()
     how(parent)
     assert wait_gone([pid]) == []
-    again = dtk.run(pid_of, start=start)
+    again = dtk.run(os.getpid, start=start)
     said = capfd.readouterr()
     assert len(again.results) == 2
     assert set(again.results) & set(first.results) == set()
@@ -76,13 +72,13 @@ def test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another(start, m
     parent = warm.parent(start == "warm")
     parent.replace(parent.pid)  # with that limit
     try:
-        dtk.run(pid_of, start=start)
+        dtk.run(os.getpid, start=start)
         pid, log = parent.pid, parent.log
         family = [pid, *(process.pid for process in psutil.Process(pid).children(recursive=True))]
         assert wait_gone(family, 20) == []
         assert "dtk: no run used this parent for 0.5 s; it ends\n" in log.read_text()
         monkeypatch.undo()
-        assert len(dtk.run(pid_of, start=start).results) == 2
+        assert len(dtk.run(os.getpid, start=start).results) == 2
         assert parent.pid != pid
         assert parent.log.read_text().startswith(f"dtk: in place of parent {pid}, which had ended\n")
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import check_wheel
@@ -109,7 +110,6 @@ def test_actions_are_pinned_and_say_their_version(file):
 
 
 def test_binder_and_devcontainer_name_what_is_there():
-    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     asked = re.search(r"^\.\[(\w+)\]$", (ROOT / "binder" / "requirements.txt").read_text(), flags=re.MULTILINE)
     assert asked

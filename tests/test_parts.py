@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fabricate import fabricate
 from training import dealt
+from verifying import edit_records
 
 import dtk
 from dtk.scaling.timing import PARTS, step_parts, step_times
@@ -18,12 +19,12 @@ from dtk.scaling.timing import PARTS, step_parts, step_times
 def with_marks(tmp_path, marks, workers=2):
     """Two steps of 1 s each, from 1.0 to 2.0 and 2.0 to 3.0, on every worker; marks: by worker, of the second step."""
     run = fabricate(tmp_path / "run", workers=workers, steps=2)
+
+    def timed(rows):
+        return [[*row[:5], row[1] + 0.1, row[1] + 1.0, *row[7:]] for row in rows]  # started, ended
+
     for worker in run.folder.each:
-        file = worker.path / "records.jsonl"
-        rows = [json.loads(line) for line in file.read_text().splitlines()]
-        for row in rows:
-            row[5:7] = [float(row[1]) + 0.1, float(row[1]) + 1.0]  # started, ended
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        edit_records(run, worker.worker, timed)
         text = "".join(json.dumps(mark) + "\n" for mark in marks.get(worker.worker, []))
         (worker.path / "marks.jsonl").write_text(text)
     return run

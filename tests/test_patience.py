@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtk.records import Journal, Record, RunFolder
+from dtk.records import Journal, Record
 from dtk.watch import signs
 from dtk.watch.reader import Reader
 from dtk.watch.signs import StallPolicy
@@ -53,11 +53,7 @@ def test_the_line_has_its_numbers():
 
 
 @pytest.fixture
-def reader(tmp_path):
-    folder = RunFolder(tmp_path, 2)
-    for worker in folder.each:
-        worker.path.mkdir()
-        (worker.path / "events.jsonl").write_text("")
+def reader(folder):
     return Reader(folder)
 
 

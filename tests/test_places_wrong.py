@@ -38,10 +38,6 @@ def test_a_machine_with_other_versions_is_named(other, words):
         checks.check_versions(lent({}, other))
 
 
-def three():
-    return 3
-
-
 @pytest.mark.trains
 @pytest.mark.parametrize(
     ("on", "words"),
@@ -59,7 +55,7 @@ def three():
 def test_bad_places(on, words, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     with pytest.raises(dtk.ClusterConfigError, match=words):
-        dtk.run(three, workers=2, on=on)
+        dtk.run(print, workers=2, on=on)
 
 
 @pytest.mark.trains
@@ -69,8 +65,8 @@ def test_without_slurm_one_sentence(monkeypatch, tmp_path):
     with pytest.raises(
         dtk.ClusterConfigError, match="^on Slurm: there is no sbatch on this machine; run it on a login"
     ):
-        dtk.run(three, workers=2, on=dtk.places.Slurm(storage=str(tmp_path)))
+        dtk.run(print, workers=2, on=dtk.places.Slurm(storage=str(tmp_path)))
     few = dtk.places.Slurm(nodes=1, storage=str(tmp_path))
     with pytest.raises(dtk.ClusterConfigError, match="^2 processes on 1 machines; give as many machines"):
-        dtk.run(three, workers=2, on=few)
+        dtk.run(print, workers=2, on=few)
     assert list(tmp_path.iterdir()) == []

@@ -253,13 +253,15 @@ def test_throughput_of_one_step_says_so(tmp_path):
 def test_a_bar_is_as_long_as_the_rate_at_its_end(tmp_path):
     """Medians of workers do not add up to the median of all: here each worker is slow at every second step."""
     run = fabricate(tmp_path, steps=41)
-    for corner in run.folder.each:
-        path = corner.path / "records.jsonl"
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
+
+    def slow(rows):
         for number, row in enumerate(rows):
-            late = 0.015 if (number + corner.worker) % 2 else 0.0
+            late = 0.015 if (number + row[0]) % 2 else 0.0
             row[5:7] = [1.0 + 0.05 * number + late, 1.0 + 0.05 * number + 0.02 + late]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return rows
+
+    for worker in (0, 1):
+        edit_records(run, worker, slow)
     ax = plots.throughput(run, labels=["two"])
     length = sum(bar.get_width() for bar in ax.patches)
     total = timing.throughput(run.records)

@@ -152,7 +152,6 @@ def test_the_version_is_said_once_and_in_the_changelog():
 
 
 def test_the_name_and_the_address_are_said_alike():
-    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 can't read pyproject.toml")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (project["name"], project["urls"]["Repository"]) == (errors.DISTRIBUTION, errors.REPOSITORY)
 

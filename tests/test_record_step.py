@@ -7,33 +7,23 @@ import sys
 
 import numpy as np
 import pytest
+from training import dealt
 
 import dtk
 
 STEPS = 6
 
 
-def parts(strategy, shuffled=True, count=STEPS * 16, built=True):
-    """A small model, its optimizer and 6 global batches of 16 examples, the last one shorter for other counts."""
+def parts(strategy):
+    """A small model, its optimizer and 6 global batches of 16 examples, in another order in each pass."""
     import keras
     import tensorflow as tf
 
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(count, 8)).astype("float32")
-    y = (x[:, 0] > 0).astype("int64")
-    data = tf.data.Dataset.from_tensor_slices((x, y))
-    data = (data.shuffle(count, seed=3) if shuffled else data).batch(16)
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    data = strategy.experimental_distribute_dataset(data.with_options(options))
+    x = np.random.default_rng(0).normal(size=(STEPS * 16, 8)).astype("float32")
+    data = strategy.experimental_distribute_dataset(dealt((x, (x[:, 0] > 0).astype("int64")), 16, seed=3))
     with strategy.scope():
-        model = keras.Sequential(
-            [
-                *([keras.layers.Input((8,))] if built else []),
-                keras.layers.Dense(16, activation="tanh"),
-                keras.layers.Dense(2),
-            ]
-        )
+        layers = [keras.layers.Input((8,)), keras.layers.Dense(16, activation="tanh"), keras.layers.Dense(2)]
+        model = keras.Sequential(layers)
         optimizer = keras.optimizers.SGD(0.5)
         criterion = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
 
@@ -224,67 +214,50 @@ def test_local_values(where):
 # ---- `dtk.record_step` called wrongly: one sentence each, in the worker and as WorkerFailed
 
 
-def wrong(strategy, mistake):
-    import tensorflow as tf
-
-    data, model, optimizer, step = parts(strategy)
-    for batch in data:
-        losses = strategy.run(step, args=(batch,))
-        if mistake == "reduced":
-            losses = strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
-        if mistake == "batch dimension":
-            losses = strategy.run(lambda pair: tf.cast(pair[1], tf.float32), args=(batch,))
-        if mistake == "inside":
-            strategy.run(lambda loss, seen: dtk.record_step(loss, batch=seen, model=model), args=(losses, batch))
-        if mistake == "no batch":
-            dtk.record_step(losses, batch=None, model=model)
-        if mistake == "no model":
-            dtk.record_step(losses, batch=batch, model="model")
-        dtk.record_step(losses, batch=batch, model=model, step=optimizer.iterations)
-        if mistake == "twice":
-            dtk.record_step(losses, batch=batch, model=model, step=optimizer.iterations)
-
-
-@pytest.mark.parametrize(
-    ("mistake", "said"),
-    [
-        ("reduced", "`loss` has no part for each of the 2 replicas of this process; pass what strategy.run returned"),
-        ("batch dimension", "`loss` of replica 0 has the shape (8,), but should be one number"),
-        ("inside", "was called inside of strategy.run"),
-        ("no batch", "`batch` has no part for each of the 2 replicas"),
-        ("no model", "model= is a str, which has neither weights nor variables"),
-        ("twice", "step 1 came after step 1"),
-    ],
-)
-def test_a_wrong_call_is_one_sentence(mistake, said):
-    with pytest.raises(dtk.WorkerFailed) as failure:
-        dtk.run(lambda strategy: wrong(strategy, mistake), workers=1, replicas=2)
-    assert "worker 0 raised ClusterConfigError: dtk.record_step" in str(failure.value)
-    assert said in str(failure.value)
-
-
-def twice_in_a_graph(strategy, rank):
+def wrong(strategy, mistake, in_a_graph):
     import tensorflow as tf
 
     data, model, optimizer, step = parts(strategy)
 
-    @tf.function
     def run():
         for batch in data:
             losses = strategy.run(step, args=(batch,))
-            if rank:
+            if mistake == "reduced":
+                losses = strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
+            if mistake == "batch dimension":
                 losses = strategy.run(lambda pair: tf.cast(pair[1], tf.float32), args=(batch,))
+            if mistake == "inside":
+                strategy.run(lambda loss, seen: dtk.record_step(loss, batch=seen, model=model), args=(losses, batch))
+            if mistake == "no batch":
+                dtk.record_step(losses, batch=None, model=model)
+            if mistake == "no model":
+                dtk.record_step(losses, batch=batch, model="model")
             dtk.record_step(losses, batch=batch, model=model, step=optimizer.iterations)
-            if not rank:
+            if mistake == "twice":
                 dtk.record_step(losses, batch=batch, model=model, step=optimizer.iterations)
 
-    run()
+    (tf.function(run) if in_a_graph else run)()
 
 
-@pytest.mark.parametrize(("rank", "said"), [(0, "step 1 came after step 1"), (1, "has the shape (None,)")])
-def test_a_wrong_call_in_a_graph_is_the_same_sentence(rank, said):
+REPLICAS, WORKERS = {"workers": 1, "replicas": 2}, {"workers": 2}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "where", "said"),
+    [
+        ("reduced", REPLICAS, "`loss` has no part for each of the 2 replicas of this process; pass what strategy.run"),
+        ("batch dimension", REPLICAS, "`loss` of replica 0 has the shape (8,), but should be one number"),
+        ("batch dimension", WORKERS, "has the shape (None,)"),
+        ("inside", REPLICAS, "was called inside of strategy.run"),
+        ("no batch", REPLICAS, "`batch` has no part for each of the 2 replicas"),
+        ("no model", REPLICAS, "model= is a str, which has neither weights nor variables"),
+        ("twice", REPLICAS, "step 1 came after step 1"),
+        ("twice", WORKERS, "step 1 came after step 1"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence_in_a_graph_of_several_workers_too(mistake, where, said):
     with pytest.raises(dtk.WorkerFailed) as failure:
-        dtk.run(lambda strategy: twice_in_a_graph(strategy, rank), workers=2)
+        dtk.run(wrong, args=(mistake, where is WORKERS), **where)
     assert "raised ClusterConfigError: dtk.record_step" in str(failure.value)
     assert said in str(failure.value)
 

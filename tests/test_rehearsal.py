@@ -70,12 +70,14 @@ def test_the_reason_is_raised_and_not_what_follows_from_it():
         (lambda ring: ring.exchange(0, [1.0]), "cut the gradient into chunks first"),
         (
             lambda ring: ring.exchange(-1, ring.split([1.0] * 2)[0]),
-            "chunk -1 in step 1, but there are the chunks 0 to 1",
+            "chunk -1 in step 1, but there are the chunks 0 to 1; numbers go round with % 2",
         ),
+        (lambda ring: ring.split(["a", "b"]), "ring.split takes an array of numbers, not one of type <U1"),
         (lambda ring: ring.swap(ring.worker, [1.0]), "but this is worker 0; the others"),
         (lambda ring: ring.join([[1.0]]), "ring.join got 1 chunks; it takes the 2 of ring.split"),
     ],
 )
 def test_mistakes_are_sentences(function, words):
+    """Of `dtk.ring()`, too: what refuses them is the same there."""
     with pytest.raises(ValueError, match=words):
         rehearse(function, [(), ()])

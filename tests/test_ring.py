@@ -121,28 +121,6 @@ def test_workers_that_do_not_do_the_same_are_told(fn, words):
         dtk.run(fn, workers=2, timeout=25.0)
 
 
-@pytest.mark.trains
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (
-            "ring.exchange(-1, chunks[0])",
-            "chunk -1 in step 1, but there are the chunks 0 to 1; numbers go round with % 2",
-        ),
-        ("ring.split(['a', 'b'])", "ring.split takes an array of numbers, not one of type <U1"),
-    ],
-)
-def test_mistakes_of_the_learner_are_sentences(wrong, words):
-    def mistaken():
-        ring = dtk.ring()
-        chunks = ring.split([1.0, 2.0])
-        exec(wrong, {"ring": ring, "chunks": chunks})
-
-    with pytest.raises(dtk.WorkerFailed) as caught:
-        dtk.run(mistaken, workers=2, timeout=25.0)
-    assert words in str(caught.value)
-
-
 def test_outside_of_a_run_there_is_no_ring():
     with pytest.raises(RuntimeError, match="inside a function that dtk.run runs"):
         dtk.ring()

@@ -7,6 +7,7 @@ import os
 import platform
 import random
 import sys
+import tempfile
 
 import pytest
 from starting import mostly_warm
@@ -77,15 +78,9 @@ def test_proxies_stay_behind_and_cores_are_shared(start, monkeypatch):
     assert seen["TF_NUM_INTRAOP_THREADS"] == seen["TF_NUM_INTEROP_THREADS"] == seen["OMP_NUM_THREADS"] == share
 
 
-def temporary():
-    import tempfile
-
-    return tempfile.gettempdir()
-
-
 @mostly_warm
 def test_temporary_files_stay_in_the_runs_directory(start):
-    run = dtk.run(temporary, start=start)
+    run = dtk.run(tempfile.gettempdir, start=start)
     assert run.results == [str(worker.path / "tmp") for worker in run.folder.each]
 
 

@@ -80,27 +80,19 @@ def test_a_taken_port_means_new_ports_for_the_whole_cluster(monkeypatch):
     assert (run.dir / "port-taken-1-1" / "worker-1" / "log.txt").exists(), "the failed attempt's logs are kept"
 
 
-def wait_for_a_peer():
+def wait_for_a_peer(in_a_collective):
     import tensorflow as tf
 
+    strategy = tf.distribute.MultiWorkerMirroredStrategy() if in_a_collective else None
     if not dtk.is_chief():
         (dtk.run_dir() / "here").touch()
         time.sleep(60)
-    tf.distribute.MultiWorkerMirroredStrategy()
-
-
-def wait_in_a_collective():
-    import tensorflow as tf
-
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    if not dtk.is_chief():
-        (dtk.run_dir() / "here").touch()
-        time.sleep(60)
+    strategy = strategy or tf.distribute.MultiWorkerMirroredStrategy()
     strategy.reduce("SUM", tf.constant(1.0), axis=None)
 
 
-@pytest.mark.parametrize("fn", [wait_for_a_peer, wait_in_a_collective])
-def test_an_interrupt_ends_what_ignores_signals(fn):
+@pytest.mark.parametrize("in_a_collective", [False, True])
+def test_an_interrupt_ends_what_ignores_signals(in_a_collective):
     before = set((scratch() / "runs").iterdir()) if (scratch() / "runs").exists() else set()
     left = {}
 
@@ -113,7 +105,7 @@ def test_an_interrupt_ends_what_ignores_signals(fn):
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        dtk.run(fn)
+        dtk.run(wait_for_a_peer, args=(in_a_collective,))
     assert time.monotonic() - left["at"] < 3.0
     thread.join()
     assert dtk.run(add_up, workers=1).results[0][1] == 1

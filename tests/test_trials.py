@@ -226,14 +226,6 @@ def test_an_input_function_that_is_wrong_gets_its_hint(wrong, words):
 # ---- lesson 04: whose strategy a function counts by
 
 
-def handed_over(strategy):
-    return strategy.num_replicas_in_sync
-
-
-def as_handed_out():
-    return strategy.num_replicas_in_sync  # noqa: F821  (the name that the exercise is about)
-
-
 def workers_only():
     import json
     import os
@@ -250,9 +242,9 @@ def from_the_environment():
 
 @pytest.mark.trains
 def test_the_strategy_that_is_handed_over_passes(capsys):
-    assert passes(capsys, "04.strategy", handed_over)
+    assert passes(capsys, "04.strategy", lambda strategy: strategy.num_replicas_in_sync)
     with pytest.raises(NotSolved, match="04.strategy is not solved yet; in a worker there is no such name"):
-        dtk.check("04.strategy", as_handed_out)
+        dtk.check("04.strategy", lambda: strategy.num_replicas_in_sync)  # noqa: F821  (the name that it is about)
 
 
 @pytest.mark.slow

@@ -18,13 +18,15 @@ def batches(count, batch=BATCH, start=0):
     return dealt(digits(count, start), batch)
 
 
-def dealt(arrays, batch):
-    """Batches of arrays, which workers divide by examples."""
+def dealt(arrays, batch, seed=None):
+    """Batches of arrays, which workers divide by examples; seed: of their order, another one in each pass."""
     import tensorflow as tf
 
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return tf.data.Dataset.from_tensor_slices(arrays).batch(batch).with_options(options)
+    data = tf.data.Dataset.from_tensor_slices(arrays)
+    data = data if seed is None else data.shuffle(len(arrays[0]), seed)
+    return data.batch(batch).with_options(options)
 
 
 def classifier(strategy, *middle, steps_per_execution=1, built=True):

@@ -106,9 +106,6 @@ class Follower:
     def rate(self) -> float:
         return median(self._rates) if self._rates else math.nan
 
-    def _seconds(self) -> float:
-        return self._recent[-1] - self._recent[0] if self._recent else 0.0
-
     @property
     def total(self) -> int | None:
         if self._planned is None:
@@ -122,7 +119,7 @@ class Follower:
         """Seconds until the announced steps are done, at the present pace; None where that can't be said."""
         if self.total is None or len(self._recent) < 2 or self.step > self.total:
             return None
-        return (self.total - self.step) * self._seconds() / (len(self._recent) - 1)
+        return (self.total - self.step) * (self._recent[-1] - self._recent[0]) / (len(self._recent) - 1)
 
     def words(self, ended: bool = False) -> str:
         """Return the progress: "step 40/94, loss 0.53, 1,240 examples/s, ETA 0:00:04"; an ETA before its end."""

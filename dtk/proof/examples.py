@@ -88,8 +88,13 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     listed = [first_three([f"{value:.4f}" for value in sums]) for sums in (mine, other)]
     sums = N_("sums of the fingerprints over each epoch: {mine}, baseline {other}")
     evidence = [_(sums, mine=listed[0], other=listed[1])]
-    if case.operations.files and case.ours.run.folder.workers > 1:
+    workers = case.ours.run.folder.workers
+    if case.operations.files and workers > 1:
         return found("file sharding", because(what, "file sharding"), [*evidence, case.operations.files[0]])
+    epoch, whole_epoch = (int((side.epochs == 1).sum()) for side in (case.ours, case.theirs))
+    if workers > 1 and epoch and whole_epoch // epoch == workers:
+        twice = N_("{what}: an epoch has {epoch} steps, on one device {all}; the examples are sharded twice")
+        return found("other data", _(twice, what=what, epoch=epoch, all=whole_epoch), evidence)
     if not (np.abs(mine - other) > SAME_DATA).any():
         said = _("{what}, though the same ones over each epoch: another order", what=what)
         return found("order", said, evidence)
@@ -99,7 +104,7 @@ def look_at_examples(case: Case) -> Diagnosis | None:
         return found("other data", _(began, what=what, attempt=resumed[0]), evidence)
     over = _("{what}, over an epoch as well", what=what)
     whole = len(other) > 1 and np.ptp(other) <= SAME_DATA  # the baseline's epochs all had the same examples
-    if whole and np.ptp(mine) <= SAME_DATA and case.ours.run.folder.workers > 1:
+    if whole and np.ptp(mine) <= SAME_DATA and workers > 1:
         return either(over, ["worker order", "other data", "not reproducible"], evidence)
     return _over_an_epoch(case, over, evidence, whole)
 

@@ -240,8 +240,9 @@ class _Writer:
 
     def __init__(self, path: Path, values: bool):
         self.values, self.failed = values, ""
-        names = ("variables.jsonl", "units.jsonl", "states.bin")
-        self._variables, self._units, self._states = (_opened(path / name) for name in names)
+        flags, names = os.O_WRONLY | os.O_CREAT | os.O_APPEND, ("variables.jsonl", "units.jsonl", "states.bin")
+        opened = (os.fdopen(os.open(path / name, flags, 0o600), "ab") for name in names)
+        self._variables, self._units, self._states = opened
         self._thread = ThreadPoolExecutor(1, "dtk-states")
         self._waiting: deque[tuple[Future[None], int]] = deque()  # units that are being written, and their bytes
 
@@ -291,10 +292,6 @@ class _Writer:
                     self._states.write(_bytes(value))
         self._states.flush()
         return digests, places
-
-
-def _opened(path: Path) -> Any:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
 
 def _bytes(value: Any) -> Any:

@@ -173,9 +173,8 @@ def by_batches(strategy, steps=300, whole=False, **facts):
 
 
 def by_loss(strategy, steps=300, mistake=None, optimizer="adam", **facts):
-    """A compute_loss that divides by hand, by the global batch. Mistakes: see `parts_of_loss` in reduced.py."""
+    """A compute_loss that divides by hand, by the global batch. Mistakes: see `share` in reduced.py."""
     import keras
-    import tensorflow as tf
 
     from proof_programs.reduced import share
 
@@ -189,9 +188,7 @@ def by_loss(strategy, steps=300, mistake=None, optimizer="adam", **facts):
         built = network(**facts)
         model = Own(built.inputs[0], built.outputs[0])
         model.compile(optimizer_of(optimizer), metrics=[])
-    data = batches(arrays("cnn"), steps)
-    assert isinstance(data, tf.data.Dataset)
-    model.fit(data, verbose=0, callbacks=[dtk.Recorder()])
+    model.fit(batches(arrays("cnn"), steps), verbose=0, callbacks=[dtk.Recorder()])
 
 
 for kind in ("exponential", "staircase", "cosine", "steps"):
