@@ -226,7 +226,6 @@ def save_with_tf_keras(place):
 
 @pytest.mark.trains
 def test_a_fresh_interpreter_redirects_where_tensorflow_imports_one_keras_only(tmp_path):
-    """A worker deletes what it has saved to a path of its own."""
     run = dtk.run(save_with_tf_keras, workers=2, args=(str(tmp_path),), keras=2, start="cold")
     for place in (tmp_path, run.folder.worker(1).path / "elsewhere" / tmp_path.relative_to("/")):
         assert [path.name for path in place.iterdir()] == ["model.keras"]
