@@ -212,6 +212,9 @@ def test_workers_that_drifted_apart(make):
     assert "hold different final weights: w1" in told(*pair(make, final=ends), mistake="set by hand")
     told(make(final=ends), mistake="set by hand")
     run, baseline = pair(make, final=ends)
+    for side, rate in ((run, 0.2), (baseline, 0.1)):  # which grows with the replicas
+        said(side, Traced, optimizer="sgd", draws=None, clips=None, rate=rate)
+    told(run, baseline, mistake="set by hand")
     told(scoped(run, 1, None), baseline, mistake="not in scope")
 
 

@@ -90,10 +90,11 @@ def data(strategy, batch=BATCH, count=COUNT, start=0, order=None, images=False, 
     return dataset.batch(batch).with_options(options)
 
 
-def model_of(images=False, scaled=1.0):
+def model_of(images=False, scaled=1.0, dropout=0.0):
     from tensorflow import keras
 
     layers = [keras.layers.Input((64,)), keras.layers.Dense(16, activation="tanh")]
+    layers += [keras.layers.Dropout(dropout)] if dropout else []
     layers += [keras.layers.Dense(64), keras.layers.Reshape((8, 8))] if images else [keras.layers.Dense(10)]
     model = keras.Sequential(layers)
     model.set_weights([weight * scaled for weight in model.get_weights()])
@@ -108,7 +109,7 @@ def pixel_loss(y, outputs, dummy):
     return keras.losses.MeanSquaredError(reduction="none")(y, outputs)
 
 
-def by_fit(strategy, loss="keras", rate=0.05, record=True, scope=True, images=False, dummy=True, **facts):
+def by_fit(strategy, loss="keras", rate=0.05, record=True, scope=True, images=False, dummy=True, arrays=False, **facts):
     import contextlib
 
     from tensorflow import keras
@@ -123,7 +124,7 @@ def by_fit(strategy, loss="keras", rate=0.05, record=True, scope=True, images=Fa
             return share(loss, each, self, n)
 
     with strategy.scope() if scope else contextlib.nullcontext():
-        model = model_of(images, facts.pop("scaled", 1.0))
+        model = model_of(images, facts.pop("scaled", 1.0), facts.pop("dropout", 0.0))
         model = model if loss == "keras" else Own(model.inputs, model.outputs)
         clip = {"global_clipnorm": 0.1} if facts.pop("clipped", False) else {}
         criterion = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -135,7 +136,9 @@ def by_fit(strategy, loss="keras", rate=0.05, record=True, scope=True, images=Fa
         dataset = strategy.distribute_datasets_from_function(lambda context: data(strategy, batch // n, **facts))
     else:
         dataset = data(strategy, batch, images=images, **facts)
-    model.fit(dataset, epochs=epochs, verbose=0, callbacks=callbacks)
+    # Arrays are shuffled by fit, in an order that depends on what has drawn before.
+    given = {"x": digits(COUNT)[0], "y": digits(COUNT)[1], "batch_size": batch} if arrays else {"x": dataset}
+    model.fit(**given, epochs=epochs, verbose=0, callbacks=callbacks)
 
 
 def by_loop(strategy, loss="right", rate=0.05, record="shares", images=False, dummy=True, **facts):
@@ -228,7 +231,8 @@ FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
     "other data": both({"start": 300, "epochs": 2}, {"epochs": 2}, **MIRRORED),
     "not finite": both({"loss": "log 0"}),
     "reduced value": {"loop": one(by_loop, {"record": "reduced"}, {})},
-    "local mean": both({"loss": "local mean"}),
+    "local mean": both({"loss": "local mean"})
+    | {"shuffled": one(by_fit, {"loss": "local mean", "arrays": True, "dropout": 0.2})},
     "divided twice": both({"loss": "divided twice"}),
     "not divided": both({"loss": "not divided"}, RIGHT),
     "sum over batch size": {
@@ -284,23 +288,8 @@ def test_the_mistake_is_recognised(key, kind, capsys):
 
 def test_there_is_a_fixture_for_each_mistake():
     # tests/proof_programs has what is made on one worker alone, or by larger programs; tests/test_verify.py, records.
-    elsewhere = (
-        "file sharding",
-        "one worker",
-        "one worker's loss",
-        "optimizer on a copy",
-        "own mean",
-        "python data",
-        "records",
-        "replica gradient",
-        "scaled twice",
-        "unrecorded",
-        "sparse gradient",
-        "gradient scale",
-        "settings",
-        "not summed",
-        "reduction",
-        "set by hand",
-    )
+    by_fits_and_loops = {"one worker", "one worker's loss", "own mean", "python data", "sparse gradient", "not summed"}
+    by_settings = {"file sharding", "optimizer on a copy", "gradient scale", "settings", "reduction", "set by hand"}
+    elsewhere = by_fits_and_loops | by_settings | {"records", "replica gradient", "scaled twice", "unrecorded"}
     odd = {*MISTAKES} ^ {*FIXTURES, *elsewhere}
     assert not odd, f"tests/test_mistakes.py: FIXTURES must make each mistake that is not made elsewhere: {sorted(odd)}"

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import numpy as np
 import pytest
 from fabricate import updated
 from live_folder import tell
-from verifying import (
-    END,
-    STEPS,
-    curve_of,
-    edit_events,
-    edit_records,
-    refused,
-    restarted,
-    short_batch,
-    uneven_pair,
-)
+from verifying import END, STEPS, curve_of, edit_events, edit_records, refused, restarted, short_batch, uneven_pair
 
 import dtk
 from dtk import verify
@@ -206,9 +197,13 @@ def test_one_device_makes_more_steps(make):
 def test_one_worker_is_off_in_the_last_bit(make):
     end = [array.copy() for array in END]
     end[0].reshape(-1)[3] = np.nextafter(end[0].reshape(-1)[3], np.float32(1))
-    error = refused(make(final=[END, end]))
+    run = make(final=[END, end])
+    error = refused(run)
     assert "worker 0 and worker 1 hold different final weights: w0" in str(error)
     assert error.reason == "replicas"
+    variable = {"number": 0, "name": "w0", "identity": ["w0"], "kept": "by replica"}
+    (run.folder.worker(0).path / "variables.jsonl").write_text(json.dumps(variable) + "\n")
+    verify(run)  # of what each replica holds for itself, as gradients that it has gathered
 
 
 # --- the losses of the steps: half the tolerance passes, twice as much fails; uneven batches are explained

@@ -96,3 +96,20 @@ def test_a_masked_batch_norm_of_each_replica_is_right_as_n_replicas():
 def test_a_batch_norm_of_keras_2_is_right_as_n_replicas(name):
     program = all_programs()[name]
     assert dtk.verify(dtk.run(program.train, kwargs={"slip": None}, **program.start)).verdict == "replicas"
+
+
+def variance_of_all():
+    import keras
+    import tensorflow as tf
+
+    from dtk.compat import without
+
+    without.apply(["batch norm"])
+    layer = keras.layers.BatchNormalization()
+    layer.build((None, 1))
+    return float(layer._moments(tf.constant([[999.99], [1000.01]]), None)[1][0])
+
+
+@pytest.mark.skipif(not lanes.KERAS_3, reason="Keras 2 has its own")
+def test_batch_norm_over_all_replicas_is_as_exact_as_on_one_device():
+    assert dtk.baseline(variance_of_all).results == [pytest.approx(1e-4, rel=0.01)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -37,6 +38,7 @@ def when_imported() -> None:
     for package in ("keras", "tf_keras"):
         wrapt.register_post_import_hook(lambda keras: _redirect(keras, place), package)
     wrapt.register_post_import_hook(lambda tensorflow: _watch_checkpoints(tensorflow.train, place), "tensorflow")
+    wrapt.register_post_import_hook(lambda tensorflow: _redirect_deletes(tensorflow.io.gfile, place), "tensorflow")
 
 
 def _redirect(keras: Any, place: Here) -> None:
@@ -64,8 +66,10 @@ def elsewhere(path: str | os.PathLike[str], place: Here | None = None) -> str:
     return str(root / whole.relative_to(next(base for base in bases if whole.is_relative_to(base))))
 
 
-def _prepared(path: str | os.PathLike[str]) -> str:
-    """`elsewhere(path)`, with the directory that it lies in."""
+def _prepared(path: Any) -> Any:
+    """`elsewhere(path)`, with the directory that it lies in; what is no path, such as an open file, stays itself."""
+    if not isinstance(path, (str, os.PathLike)):
+        return path
     target = elsewhere(path)
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     return target
@@ -81,30 +85,30 @@ def _own_copy(path: Any) -> Any:
 
 
 def _wrap_path(owner: Any, name: str, position: int, change: Callable[[Any], Any]) -> None:
-    """Replaces `owner.name` by a function that changes its argument `filepath`, the `position`th."""
+    """Replaces `owner.name` by a function that changes its argument `filepath` or `path`, the `position`th."""
     if not hasattr(owner, name):
         return  # this version of Keras has no such function
 
     @replaces(owner, name)
     def wrapped(original: Any, *args: Any, **kwargs: Any) -> Any:
-        if "filepath" in kwargs:
-            kwargs["filepath"] = change(kwargs["filepath"])
-        elif len(args) > position:
-            args = (*args[:position], change(args[position]), *args[position + 1 :])
-        return original(*args, **kwargs)
+        placed = [change(value) if at == position else value for at, value in enumerate(args)]
+        named = {key: change(value) if key in ("filepath", "path") else value for key, value in kwargs.items()}
+        return original(*placed, **named)
 
 
 def _redirect_saves(keras: Any) -> None:
-    def write(path: Any) -> Any:
-        return _prepared(path) if isinstance(path, (str, os.PathLike)) else path
+    for owner in (keras.Model, *_spaces(keras.__name__)):
+        for name in ("save", "save_model", "save_weights", "export"):
+            _wrap_path(owner, name, 1, _prepared)
+        _wrap_path(owner, "load_model", 0, _own_copy)
+        _wrap_path(owner, "load_weights", 1, _own_copy)
 
-    for name, change in (("save", write), ("save_weights", write), ("export", write), ("load_weights", _own_copy)):
-        _wrap_path(keras.Model, name, 1, change)
-    for space in _spaces(keras.__name__):
-        _wrap_path(space, "save_model", 1, write)
-        _wrap_path(space, "save_weights", 1, write)
-        _wrap_path(space, "load_model", 0, _own_copy)
-        _wrap_path(space, "load_weights", 1, _own_copy)
+
+def _redirect_deletes(gfile: Any, place: Here) -> None:
+    """Lets a worker delete what it has saved, as the workers of many programs do that are not the chief."""
+    functions = ((os, "remove"), (shutil, "rmtree"), (gfile, "remove"), (gfile, "rmtree")) if place.worker > 0 else ()
+    for owner, name in functions:
+        _wrap_path(owner, name, 0, lambda path: path if os.path.exists(path) else _own_copy(path))
 
 
 def _spaces(package: str) -> list[Any]:
@@ -213,8 +217,7 @@ def _claim(where: str, place: Here) -> None:
         file.write(where + "\n")
     count = len(_saves(own))
     for other in range(place.worker):
-        theirs = place.run.worker(other).path / "saves.txt"
-        if where in _seen(theirs, where, count, other):
+        if where in _seen(place.run.worker(other).path / "saves.txt", where, count, other):
             raise ClusterConfigError(
                 f"workers {other} and {place.worker} both save checkpoints to {_called(where, place)}, where their "
                 "files collide; let the chief save there and the others to places of their own (tempfile.mkdtemp())"
@@ -224,14 +227,12 @@ def _claim(where: str, place: Here) -> None:
 def _seen(file: Path, where: str, count: int, worker: int) -> list[str]:
     """Where that worker has saved, as soon as `where` is among it or it has saved as often as this one."""
     deadline = time.monotonic() + (0.0 if worker in _silent else WAIT_SECONDS)
-    while True:
-        saves = _saves(file)
-        if where in saves or len(saves) >= count:
-            return saves
+    while where not in (saves := _saves(file)) and len(saves) < count:
         if time.monotonic() > deadline:
             _silent.add(worker)
-            return saves
+            break
         time.sleep(0.01)  # another process's file: nothing to wait on that works on every system
+    return saves
 
 
 def _saves(file: Path) -> list[str]:
@@ -240,7 +241,5 @@ def _saves(file: Path) -> list[str]:
 
 def _called(where: str, place: Here) -> str:
     """The place as the learner knows it, without directories of this machine."""
-    for base in (Path.cwd(), place.run.path.absolute()):
-        if Path(where).is_relative_to(base):
-            return str(Path(where).relative_to(base))
-    return os.path.basename(where)
+    bases = [base for base in (Path.cwd(), place.run.path.absolute()) if Path(where).is_relative_to(base)]
+    return str(Path(where).relative_to(bases[0])) if bases else os.path.basename(where)

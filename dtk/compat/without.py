@@ -9,7 +9,6 @@ to go.
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import wrapt
 
 from dtk.compat import states, updates
-from dtk.compat.libraries import replaces, tf
+from dtk.compat.libraries import keras_major, replaces, tf
 
 _initial = threading.local()  # now: whether a variable's initial value is being computed
 
@@ -38,27 +37,28 @@ def _synchronise(keras: Any) -> None:
         original(self, input_shape)
         self.synchronized = True
 
-    moments = getattr(keras.layers.BatchNormalization, "_moments", None)
-    if moments is not None and "keep_dims" not in inspect.signature(moments).parameters:  # else of Keras 2
-        _synchronise_masked(keras.layers.BatchNormalization)
+    if keras_major(keras) >= 3:
+        _synchronise_moments(keras.layers.BatchNormalization)
 
 
-def _synchronise_masked(layer: Any) -> None:
-    """layer: of Keras 3, which computes the moments of what a mask leaves on each replica alone (3.15)."""
+def _synchronise_moments(layer: Any) -> None:
+    """Keras 3.15 takes moments of what a mask leaves on each replica alone, and others as an inexact difference."""
 
     @replaces(layer, "_moments")
     def moments(original: Any, self: Any, inputs: Any, mask: Any) -> Any:
         context = tf.distribute.get_replica_context()
-        if mask is None or context is None:
+        if context is None:
             return original(self, inputs, mask)
-        kept = tf.cast(tf.broadcast_to(tf.cast(mask, tf.bool)[..., None], tf.shape(inputs)), inputs.dtype)
+        wide = tf.cast(inputs, tf.float32) if inputs.dtype.size < 4 else inputs
+        kept = 1.0 if mask is None else tf.cast(tf.cast(mask, tf.bool)[..., None], wide.dtype)
 
         def summed(values: Any) -> Any:
-            return context.all_reduce("SUM", tf.reduce_sum(kept * values, self._reduction_axes))
+            return context.all_reduce("SUM", tf.reduce_sum(kept * values, self._reduction_axes, keepdims=True))
 
-        count = summed(tf.ones_like(inputs)) + tf.cast(1e-7, inputs.dtype)
-        mean = summed(inputs) / count
-        return mean, summed(tf.square(inputs - mean)) / count
+        count = summed(tf.ones_like(wide)) + (0.0 if mask is None else 1e-7)
+        mean = summed(wide) / count
+        both = mean, summed(tf.square(wide - mean)) / count
+        return tuple(tf.saturate_cast(tf.squeeze(each, self._reduction_axes), inputs.dtype) for each in both)
 
 
 def _draw_nothing(_tensorflow: Any) -> None:

@@ -349,10 +349,10 @@ def beside_a_penalty(parts: Sequence[Part], times: float) -> bool:
 
 
 def _other_settings(case: Case) -> tuple[str, str] | None:
-    """The mistake, and which setting of an optimizer differs, in words: between workers, then from one device's."""
+    """The mistake, and which setting of an optimizer differs, in words: between workers, or else from one device's."""
     ours = case.ours.run.folder
     sides = [(_("worker {worker}", worker=worker), _settings(ours, worker)) for worker in range(ours.workers)]
-    if case.followed.get(1) is not None and case.followed[1].theirs is not None:
+    if case.failed.reason != "replicas" and 1 in case.followed and case.followed[1].theirs is not None:
         sides.append((case.followed[1].whom, _settings(case.followed[1].theirs.run.folder, 0)))
     first, mine = sides[0]
     for who, other in sides[1:]:

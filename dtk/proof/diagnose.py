@@ -111,8 +111,9 @@ def _explain(
         many = facts.operations(run).draws is not None and has_parts_of_its_own(ours) and not facts.by_ring(run)
         followed = {1: follow(ours, baseline or run, ours.replicas if many else 1)}
     elif 1 in followed:
-        # Perhaps of the run that was made without random draws; one that is told of N replicas has another batch.
-        ours, theirs = followed[1].ours, followed[1].theirs if followed[1].counts > 1 else theirs
+        # Made again without random draws it may read in another order than the baseline, which may have other batches.
+        ours, again = followed[1].ours, followed[1].ours.run is not run
+        theirs = followed[1].theirs if again or (theirs and theirs.global_batch != ours.global_batch) else theirs
     if theirs is None and failed.reason in ("data", "examples", "steps", "divisor", "variables"):
         theirs = _on_one_device(run)
     # Each of a follower's steps starts from the run's own state: a baseline's do at step 1 alone.
@@ -130,8 +131,8 @@ def _explain(
 
 
 def _not_reproducible(failed: VerificationError, data: facts.Operations) -> Diagnosis:
-    also = ("python data",) if data.python else ()
-    return found("not reproducible", failed.what, [*data.python, *data.augments][:3], also)
+    drawn = [*data.python, *data.augments][:3]
+    return found("not reproducible", failed.what, drawn, ("python data",) if data.python else ())
 
 
 def _stood_still(run: RunLike) -> bool:
@@ -155,9 +156,7 @@ def _on_one_device(run: Any) -> Evidence | None:
 
 
 def _look_at_start(case: Case) -> Diagnosis | None:
-    if case.failed.reason != "variables":
-        return None
-    return found("start", case.failed.what)
+    return found("start", case.failed.what) if case.failed.reason == "variables" else None
 
 
 # In this order: workers that don't work together, the data, the start, and only then losses and updates.

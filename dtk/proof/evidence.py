@@ -254,6 +254,7 @@ def check_replicas_agree(ours: Evidence) -> None:
             remedy=_(MISTAKES["learning rate"].remedy) if rates_alone(found.names) else _remedy(ours),
         )
     first, *others = [corner.weights for corner in ours.run.folder.each]
+    own = {each["name"] for each in ours.run.folder.worker(0).lines("variables") if each.get("kept") == "by replica"}
     for worker, its in enumerate(others, start=1):
         if first is None or its is None:
             continue  # nothing recorded them
@@ -266,7 +267,7 @@ def check_replicas_agree(ours: Evidence) -> None:
                 remedy=_("build the same model on every worker"),
             )
         apart = [n for n, x, y in pairs if not any(word in n for word in MOVING) and x.tobytes() != y.tobytes()]
-        if apart:
+        if apart := [name for name in apart if name.partition(":")[0] not in own]:
             what = N_("worker 0 and worker {worker} hold different final weights: {names}")
             said = _(what, worker=worker, names=first_three(apart))
             raise VerificationError(said, reason="replicas", remedy=_remedy(ours))
