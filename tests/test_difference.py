@@ -54,11 +54,11 @@ def test_the_line_is_where_verify_begins_to_raise(tmp_path, alone, step, factor)
     words = alternative(dtk.plot.difference(run, alone))
     evidence = collect(run, "cluster"), collect(alone, "baseline")
     if factor < 1:
-        check_loss(*evidence, RTOL)
+        check_loss(*evidence, np.full(len(evidence[0].examples), RTOL))
         assert "The largest difference is 99 % of the bound" in words
     else:
         with pytest.raises(VerificationError, match=f"step {step}: "):
-            check_loss(*evidence, RTOL)
+            check_loss(*evidence, np.full(len(evidence[0].examples), RTOL))
         assert f"Step {step} is the first above the bound; the largest difference is 1.01 times" in words
 
 

@@ -190,6 +190,7 @@ def test_each_step_of_a_right_program_agrees(name):
         ("loop drawn by operation", 12, 1),
         ("loop drawn by generator", 12, 2),
         ("examples counted", 12, 1),
+        ("accumulated by hand, without a fold", 12, 1),
     ],
 )
 def test_a_right_program_passes(name, steps, replicas):
@@ -483,3 +484,15 @@ def test_what_is_nothing_in_the_cluster_may_be_rounding_here():
     line = {"size": {0: 0.0, 1: 0.0}, "apart": {0: 1e-9, 1: 1e-3}, "ratio": {0: np.inf, 1: np.inf}, "level": {}}
     follower._judge(line, {0: 1e-9, 1: 1e-9})
     assert line["wrong"] == [1]
+
+
+@pytest.mark.parametrize(("others", "few", "left"), [(0.2, 5, []), (1e-4, 5, [1]), (0.2, 80, [1])])
+def test_where_rounding_is_much_of_most_of_an_update_few_values_more_are_rounding(others, few, left):
+    line = {"ratio": {0: others, 1: 0.5}, "wrong": [1]}
+    Follower.__new__(Follower)._doubt(line, {0: 100, 1: few})
+    assert line["wrong"] == left
+
+
+def test_a_loss_may_round_by_as_much_as_the_median_value_of_its_update():
+    steps = judged([FIRST, {**line(1), "level": [3e-3, 1.0]}, line(2), {**line(4), "level": [2.0, 0.0]}, END])
+    assert steps.rounding(4).tolist() == [3e-3, 1e-5, 1e-5, 0.05]

@@ -47,6 +47,12 @@ PUBLIC = [
         "Cannot convert '5' to a shape.",
         "raised ValueError: Keras 3 takes a tuple as a shape, (5,) in place of 5; or run it by dtk run --keras 2",
     ),
+    (
+        "ValueError",
+        "A KerasTensor cannot be used as input to a TensorFlow function. A KerasTensor is a symbolic placeholder for",
+        "raised ValueError: a TensorFlow function got a symbolic input of Keras: call it inside of a layer "
+        "(keras.layers.Lambda), or use keras.ops; a program of Keras 2 runs by dtk run --keras 2",
+    ),
     ("KeyError", "'SLURM_NTASKS'", f"raised KeyError: SLURM_NTASKS{LAUNCHER}"),
     ("KeyError", "'PMI_RANK'", f"raised KeyError: PMI_RANK{LAUNCHER}"),
     ("RuntimeError", NO_STEP, f"raised RuntimeError: SLURM_PROCID{LAUNCHER}"),

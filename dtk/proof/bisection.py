@@ -17,7 +17,7 @@ from dtk.errors import in_words
 from dtk.language import N_, _, first_three
 from dtk.proof.case import Case, Diagnosis, either
 from dtk.proof.evidence import RTOL, allowed, aside, parted, spread
-from dtk.proof.following import COARSE
+from dtk.proof.following import COARSE, tolerance
 from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
@@ -172,7 +172,7 @@ def _one_workers_loss(case: Case) -> Diagnosis | None:
     if case.failed.loss is not None:
         ours, theirs = ours.only(case.failed.loss), theirs.only(case.failed.loss)
     mine, other = ours.shares[step - 1], theirs.shares[step - 1]
-    apart = np.flatnonzero(np.abs(mine - other) > allowed(other, max(RTOL, COARSE * steps.coarse)))
+    apart = np.flatnonzero(np.abs(mine - other) > allowed(other, tolerance(steps, step)[-1:]))
     who = dict.fromkeys(_("worker {worker}", worker=replica // ours.run.replicas) for replica in apart)
     if not 0 < len(who) < ours.run.folder.workers:
         return None

@@ -280,7 +280,7 @@ def _remedy(ours: Evidence) -> str:
 # ---- losses, step by step from the same state: each check raises one sentence
 
 
-def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
+def check_named_losses(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> None:
     """Each loss of a step that has several, as `check_loss` has the one: a sum can be right where its parts are not."""
     if list(ours.named) != list(theirs.named):
         other, mine = (_(", ").join(side.named) or _("one loss a step") for side in (theirs, ours))
@@ -293,8 +293,8 @@ def check_named_losses(ours: Evidence, theirs: Evidence, rtol: float) -> None:
             raise error.of_loss(name) from None
 
 
-def check_loss(ours: Evidence, theirs: Evidence, rtol: float) -> None:
-    """The global loss at every step, to rtol of the other's; a loss that is not finite fails, also in both."""
+def check_loss(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> None:
+    """The global loss at every step, to its rtol of the other's; a loss that is not finite fails, also in both."""
     mine, other = global_loss(ours.shares, ours.examples), global_loss(theirs.shares, theirs.examples)
     differing = np.flatnonzero(~_close(mine, other, rtol))
     if not len(differing):
@@ -302,7 +302,7 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: float) -> None:
     k = int(differing[0])
     _check_finite(ours, k, mine[k], other[k])
     weighted = weighted_loss(ours.shares[k : k + 1], ours.examples[k : k + 1])
-    if uneven(ours.examples)[k] and _close(weighted, other[k : k + 1], rtol)[0]:
+    if uneven(ours.examples)[k] and _close(weighted, other[k : k + 1], rtol[k])[0]:
         raise _uneven(ours, k)
     values = {"whom": theirs.name, "run": ours.name, "other": f"{other[k]:.3g}", "mine": f"{mine[k]:.3g}"}
     losses = N_("{whom} {other}, {run} {mine}") if values["other"] != values["mine"] else N_("both near {mine}")
@@ -320,9 +320,10 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: float) -> None:
     )
 
 
-def allowed(other: np.ndarray, rtol: float) -> np.ndarray:
+def allowed(other: np.ndarray, rtol: np.ndarray | float) -> np.ndarray:
     """How far a loss may be from another: rtol of it, and what float32 rounds numbers near 1 by."""
-    return rtol * np.abs(other) + CANCELLING
+    found: np.ndarray = rtol * np.abs(other) + CANCELLING
+    return found
 
 
 def spread(examples: np.ndarray) -> str:
@@ -331,7 +332,7 @@ def spread(examples: np.ndarray) -> str:
     return _(", ").join(_("{count} on replica {replica}", count=count, replica=replica) for replica, count in each)
 
 
-def _close(mine: np.ndarray, other: np.ndarray, rtol: float) -> np.ndarray:
+def _close(mine: np.ndarray, other: np.ndarray, rtol: np.ndarray) -> np.ndarray:
     finite = np.isfinite(mine) & np.isfinite(other)
     with np.errstate(invalid="ignore"):  # infinite minus infinite; `finite` says no to it already
         return finite & (np.abs(mine - other) <= allowed(other, rtol))

@@ -304,7 +304,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             remedy = N_("shard by dataset.batch(global batch) and the strategy: then each replica has the same part")
             return VerificationError(_(what, whom=whom(replicas)), reason="not followed", remedy=_(remedy))
         found += [*_examples(mine, other), *_data(mine, other)]
-        found += _losses(mine, _only(other, mine, steps), max(RTOL, COARSE * steps.coarse))
+        found += _losses(mine, _only(other, mine, steps), tolerance(steps, common))
     if steps.step is not None and not steps.between:
         found.append(_update(ours, steps, replicas))
     if found:
@@ -347,7 +347,7 @@ def _began(error: VerificationError, steps: Steps) -> int:
 
 def _undecided(steps: Steps, made: int) -> VerificationError:
     what = N_("at {n} of {steps} steps rounding is as large as the update in over a tenth of all values")
-    remedy = N_("compute in float32, or with a larger learning rate")
+    remedy = N_("compute in float32, with more examples in a batch, or with a larger learning rate")
     if any(line.get("open") for line in steps.lines):
         what = N_(
             "at {n} of {steps} steps nothing tells how much of the difference is rounding, as the call can't be made "
@@ -396,7 +396,12 @@ def _only(theirs: Evidence, ours: Evidence, steps: Steps) -> Evidence:
     return replace(theirs, shares=shares)
 
 
-def _losses(ours: Evidence, theirs: Evidence, rtol: float) -> Iterator[VerificationError]:
+def tolerance(steps: Steps, count: int) -> np.ndarray:
+    """By how much the losses of a run's first steps may differ, `(steps,)`."""
+    return np.maximum(steps.rounding(count), max(RTOL, COARSE * steps.coarse))
+
+
+def _losses(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> Iterator[VerificationError]:
     try:
         check_named_losses(ours, theirs, rtol)
         check_loss(ours, theirs, rtol)

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.records import write_whole
-from dtk.worker.recorded import UNMEASURED, differs, weight_of
+from dtk.worker.recorded import UNMEASURED, differs, rounding_rules, weight_of
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-UNDECIDED = 1e-2  # of an update: a variable that rounding changes by more says nothing
-UNITS = 16  # of a coarse type's rounding, if that is more: bfloat16 on a processor that has to emulate it
 INSIDE = 4  # steps of a call that makes many, whose losses agree before rounding has grown
+MOST_OF_LOSS = 0.05  # of a loss: more is no rounding, whatever is measured of the update
 TIGHT = 2e-5  # of an update: less is rounding in all programs that were measured
-MOST_UNDECIDED = 0.1  # of all values, in a step that counts as decided
 MOST_OPEN = 0.02  # of all steps: now and then rounding moves a unit of a ReLU, and with it a step's whole update
 
 
@@ -99,6 +97,16 @@ class Steps:
             since, loose = (0, firsts[step]) if step in firsts else (since + 1, loose)
             found.append(since == 0 or (self.whole and (since < INSIDE or not loose)))
         return found
+
+    def rounding(self, steps: int) -> np.ndarray:
+        """Of each step, how much rounding may be of its loss: as much as of its update, by the median of all values."""
+        found = np.zeros(steps)
+        for line in self.lines:
+            values, levels = np.array([self.variables[n][1] for n in line["numbers"]]), np.array(line["level"], float)
+            order = np.argsort(levels)
+            half = np.searchsorted(np.cumsum(values[order]), values.sum() / 2)
+            found[line["step"] - 1 :] = levels[order][half] if len(order) else 0.0
+        return np.minimum(found, MOST_OF_LOSS)
 
     @cached_property
     def kept(self) -> dict[str, str]:
@@ -179,9 +187,8 @@ def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]], coarse:
     """Whether rounding is so large in a step that more than a small part of all values says nothing."""
     if line.get("open"):
         return True
-    most = max(UNDECIDED, UNITS * coarse)
-    noisy = [number for number, ratio in zip(line["numbers"], line["ratio"], strict=True) if ratio > most]
-    return sum(variables[n][1] for n in noisy) > MOST_UNDECIDED * sum(variables[n][1] for n in line["numbers"])
+    values = {number: variables[number][1] for number in line["numbers"]}
+    return rounding_rules(dict(zip(line["numbers"], line["ratio"], strict=True)), values, coarse)
 
 
 # ---- the proof that is made of followers' findings

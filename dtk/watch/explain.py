@@ -327,6 +327,10 @@ KNOWN = {
     r"property 'model' of '(\w+)' object has no setter": N_(
         "{0} sets its own model, as in Keras 2; rename that attribute, or run it by dtk run --keras 2"
     ),
+    r"A KerasTensor cannot be used as input to a TensorFlow function": N_(
+        "a TensorFlow function got a symbolic input of Keras: call it inside of a layer (keras.layers.Lambda), or use "
+        "keras.ops; a program of Keras 2 runs by dtk run --keras 2"
+    ),
     r"Cannot convert '(\d+)' to a shape": N_(
         "Keras 3 takes a tuple as a shape, ({0},) in place of {0}; or run it by dtk run --keras 2"
     ),

@@ -30,15 +30,19 @@ from dtk.compat.states import Variable
 from dtk.environment import Here
 from dtk.records import RunFolder
 from dtk.worker.recorded import (
+    FEW,
     UNMEASURED,
     Change,
     Damaged,
+    Folds,
     RecordedStates,
     State,
     as_tuple,
     compared,
     described,
     differs,
+    end_alike,
+    rounding_rules,
     weight_of,
 )
 from dtk.worker.rounding import Made, Repeated, one, same_bits
@@ -47,7 +51,6 @@ from dtk.worker.states import NOTHING, Ended, Snapshot, Watched, take, watch, wa
 REPEATS = 10  # of a step at most, to find whether its difference is rounding
 FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
 LEAST = 2e-5  # of an update; below, nothing is looked at
-FEW = 0.1  # of all values: how many may be others where the same step is made again
 ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
 FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldest are forgotten
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
@@ -83,6 +86,7 @@ class Follower:
         self._spreads: dict[int, list[float]] = {}
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
         self._beside: dict[int, tuple[Any, list[Any]]] = {}  # a function, and the data that it reads by itself
+        self._folds = Folds()
         self._belongs: dict[int, int | None] = {}  # an optimizer's variable -> its weight, by number
         self._taken: State = {}  # what was taken over after the unit before
         self._file = os.open(place.folder.path / "follow.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -189,7 +193,7 @@ class Follower:
         changed = free & self.recorded.changed(first, last)
         others = [*sorted(changed), *sorted(free - changed)]
         for each in left:
-            alike = (n for n in others if _end_alike(as_tuple(facts[n]["identity"]), each.identity))
+            alike = (n for n in others if end_alike(as_tuple(facts[n]["identity"]), each.identity))
             if (number := next(alike, None)) is not None:
                 others.remove(number)
                 numbers[each.identity] = number
@@ -274,11 +278,11 @@ class Follower:
             mine = snapshot.of(variable)
             if not mine or number not in there:
                 continue
-            ours, theirs = one(variable, mine), one(variable, self._folded(variable, there[number]))
+            ours, theirs = one(variable, mine), one(variable, self._folds(variable, there[number]))
             if self._goes_on_otherwise(variable) or same_bits(ours, theirs):
                 continue
             start = self._taken.get(number)
-            base = np.zeros_like(theirs) if start is None else one(variable, self._folded(variable, start))
+            base = np.zeros_like(theirs) if start is None else one(variable, self._folds(variable, start))
             changes.append(Change(number, variable.dtype, base, ours, base, theirs))
         line = self._line(changes)
         wrong = [n for n, ratio in line["ratio"].items() if ratio > UNMEASURED]
@@ -292,8 +296,9 @@ class Follower:
             if self._goes_on_otherwise(variable):
                 continue
             here_before, here_after = before.of(variable), after.of(variable)
-            ended = one(variable, self._folded(variable, done[number]))
-            there = one(variable, self._folded(variable, begun[number])) if number in begun else np.zeros_like(ended)
+            self._folds.learn(variable, done[number], here_after)
+            ended = one(variable, self._folds(variable, done[number]))
+            there = one(variable, self._folds(variable, begun[number])) if number in begun else np.zeros_like(ended)
             start = one(variable, here_before) if here_before else there
             if variable.kept == "mirrored" and not all(same_bits(here_after[0], copy) for copy in here_after[1:]):
                 split.append(number)
@@ -329,23 +334,13 @@ class Follower:
             facts |= {"single": values} if values else {}
         self._write(facts | {name: list(v.values()) if isinstance(v, dict) else v for name, v in line.items()})
 
-    def _folded(self, variable: Variable, values: list[Any]) -> list[Any]:
-        """What the cluster's replicas held, for as many copies as this process has."""
-        if variable.kept == "by replica" and len(variable.copies) == len(values):
-            return values
-        if len(values) > 1:
-            fold = np.sum if variable.aggregation == "sum" else np.mean
-            wide = fold([value.astype(np.float64) for value in values], axis=0)
-            return [wide.astype(values[0].dtype)] * len(variable.copies)
-        return values
-
     def _take_over(self, matched: dict[int, Variable], there: State, now: Snapshot) -> bool:
         """Takes the cluster's state over; whether this process held anything else."""
         other = False
         for number, variable in matched.items():
             if number not in there:
                 continue
-            values, mine = self._folded(variable, there[number]), now.of(variable)
+            values, mine = self._folds(variable, there[number]), now.of(variable)
             alike = len(values) == len(mine) or len(values) == 1
             if not alike or not all(same_bits(m, values[k % len(values)]) for k, m in enumerate(mine)):
                 variable.assign(values)
@@ -379,6 +374,7 @@ class Follower:
             # bias's before a softmax, is no more than their rounding, which threads alone make another one.
             if others <= FEW * sum(values.values()):
                 self._perturb(line, again, spread)
+                self._doubt(line, values)
             else:
                 line["measured"] = False
         again.restore()
@@ -400,6 +396,16 @@ class Follower:
                 if again.part(number, apart) <= ORDERED:
                     spread[number] = max(spread[number], apart)
             self._judge(line, spread)
+
+    def _doubt(self, line: dict[str, Any], values: dict[int, int]) -> None:
+        """Where rounding is much of most of the update, few values that differ by more than was measured are rounding.
+
+        What a kink amplifies, as of a ReLU6 before batch norm, no ten repetitions measure in each of 600 variables.
+        """
+        wrong, rest = line["wrong"], {n: line["ratio"][n] for n in values if n not in line["wrong"]}
+        few = sum(values.get(number, math.inf) for number in wrong) <= FEW * sum(values.values())
+        if wrong and few and rounding_rules(rest, values, updates.precision()):
+            line["wrong"] = []
 
     def _judge(self, line: dict[str, Any], spread: dict[int, float]) -> bool:
         """Whether rounding explains all differences; `wrong` has those that it does not."""
@@ -473,13 +479,6 @@ class Follower:
 
     def _write(self, line: dict[str, Any]) -> None:
         os.write(self._file, (json.dumps(line) + "\n").encode())
-
-
-def _end_alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether names differ in their beginning only, of variables of one shape and type."""
-    (name, *facts), (its, *its_facts) = one[:3], other[:3]
-    short, long = sorted((f"_{each.split('/')[-1]}" for each in (name, its)), key=len)
-    return bool(facts == its_facts and long.endswith(short))
 
 
 def follow(place: Here, asked: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtk.compat.libraries import tf
+from dtk.compat.states import Variable
 from dtk.records import RunFolder
 
 State = dict[int, list[Any]]  # by a variable's number, of each copy what it holds
@@ -226,6 +227,9 @@ def as_tuple(value: Any) -> Any:
 ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-52, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 FLOOR = 2.0  # units in the last place of a variable's values, which storing them costs
 UNMEASURED = 1e-4  # of an update: what rounding may be in a step that can't be repeated
+UNDECIDED = 1e-2  # of an update: a variable that rounding changes by more says nothing
+UNITS = 16  # of a coarse type's rounding, if that is more: bfloat16 on a processor that has to emulate it
+FEW = 0.1  # of all values, in a step that counts as decided, or as made again
 AT_ONCE = 100_000  # values that are compared at once: what fits into a processor's memory of its own
 
 
@@ -268,9 +272,52 @@ def described(changes: Sequence[Change], weights: Mapping[int, Any]) -> dict[str
     return line
 
 
+class Folds:
+    """What this process holds of a variable that each of the cluster's replicas has for itself: their sum, or mean.
+
+    Its `aggregation` says which; where that says neither, as of gradients that are gathered step by step, it is what
+    this process has made of it that is nearer.
+    """
+
+    def __init__(self) -> None:
+        self._sums: set[Any] = set()
+
+    def learn(self, variable: Variable, values: list[Any], mine: list[Any]) -> None:
+        if variable.aggregation in ("none", "only_first_replica") and len(values) > len(mine) == 1:
+            total, own = np.sum(values, axis=0, dtype=np.float64), mine[0].astype(np.float64)
+            if np.linalg.norm(own - total) < np.linalg.norm(own - total / len(values)):
+                self._sums.add(variable.identity)
+
+    def __call__(self, variable: Variable, values: list[Any]) -> list[Any]:
+        """What the cluster's replicas held, for as many copies as this process has."""
+        if variable.kept == "by replica" and len(variable.copies) == len(values):
+            return values
+        if len(values) > 1:
+            summed = variable.aggregation == "sum" or variable.identity in self._sums
+            wide = (np.sum if summed else np.mean)([value.astype(np.float64) for value in values], axis=0)
+            return [wide.astype(values[0].dtype)] * len(variable.copies)
+        return values
+
+
+def end_alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether names differ in their beginning only, of variables of one shape and type."""
+    (name, *facts), (its, *its_facts) = one[:3], other[:3]
+    short, long = sorted((f"_{each.split('/')[-1]}" for each in (name, its)), key=len)
+    return bool(facts == its_facts and long.endswith(short))
+
+
 def differs(ratio: float, level: float) -> bool:
     """Whether a change differs by more than rounding; where rounding may be all of it, any ratio says nothing."""
     return ratio > level and level < 1
+
+
+def rounding_rules(ratio: Mapping[int, float], values: Mapping[int, int], coarse: float) -> bool:
+    """Whether rounding changes more than a small part of all values by so much that it says nothing of the step.
+
+    ratio: of variables that differ by no more than rounding. values: how many each has, of these and all others.
+    """
+    most = max(UNDECIDED, UNITS * coarse)
+    return sum(values[number] for number, each in ratio.items() if each > most) > FEW * sum(values.values())
 
 
 def _apart(before: Any, after: Any, its_before: Any, its_after: Any) -> Sequence[tuple[Any, Any]]:

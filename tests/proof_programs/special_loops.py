@@ -9,12 +9,12 @@ from proof_programs.parts import BATCH, arrays, batches, crossentropy, looped, n
 MICRO = 4  # calls of the step for one update
 
 
-def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=True, **facts):
+def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=True, fold="SUM", **facts):
     """A micro-batch a call; every fourth call applies what was gathered. Examples with label 0 count as padding.
 
-    The data bring how many examples count in their whole group. Mistakes: "mean of means" (each micro-batch divides by
-    its own count), "mean of local means" (each replica's part of it by its own), "micro twice" (divided by the
-    micro-batches once too often), "not reset" (what was gathered is kept).
+    The data bring how many examples count in their whole group. fold: how TensorFlow is to add up what was gathered.
+    Mistakes: "mean of means" (each micro-batch divides by its own count), "mean of local means" (each replica's part of
+    it by its own), "micro twice" (divided by the micro-batches once too often), "not reset" (what was gathered stays).
     """
     import numpy as np
     import tensorflow as tf
@@ -23,7 +23,10 @@ def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=Tr
     with strategy.scope():
         net, update = network(**facts), optimizer_of(optimizer)
         update.build(net.trainable_variables)
-        local = {"synchronization": tf.VariableSynchronization.ON_READ, "aggregation": tf.VariableAggregation.SUM}
+        local = {
+            "synchronization": tf.VariableSynchronization.ON_READ,
+            "aggregation": getattr(tf.VariableAggregation, fold),
+        }
         gathered = [tf.Variable(tf.zeros(w.shape), trainable=False, **local) for w in net.trainable_variables]
 
     def replica_step(inputs, apply):
@@ -191,6 +194,7 @@ def counted(strategy, steps=300, mistake=None):
 add("accumulated by hand", accumulated, behind=True)
 add("accumulated by hand, not recorded", accumulated, recorded=False)
 add("accumulated by hand, sgd", accumulated, optimizer="sgd")
+add("accumulated by hand, without a fold", accumulated, fold="ONLY_FIRST_REPLICA")
 for way in ("between", "inside", "function", "copied"):
     add(f"target network {way}", averaged, way=way, behind=way != "inside")
 add("target network between, not recorded", averaged, recorded=False)
