@@ -51,7 +51,8 @@ def compared(run: RunLike, baseline: RunLike, say: Callable[[str], None]) -> str
         proof = error.proof or Proof("failed", (), 0, str(error))
         say(_outcome(proof))
         found = diagnose(run, baseline)
-        say(_("diagnosis: {sentence}", sentence=found))
+        if str(found) != str(error):
+            say(_("diagnosis: {sentence}", sentence=found))
         for line in found.evidence:
             if str(error) not in line:  # which has just been said
                 say(f"  {line}")

@@ -150,11 +150,14 @@ def look_at_update(case: Case) -> Diagnosis | None:
         if _factor(case.one.parts) is not None and not _rate_compared(case):
             return either(what, ["learning rate", "reduction"], [*case.facts()])
         return case.found("reduction", what)
-    if case.failed.reason == "update" and _rows_alone(case):
-        return case.found("sparse gradient", where)
-    if case.failed.reason == "update" and case.operations.clips:
-        return case.found("clipping", where, _clips(case))
-    return None
+    if case.failed.reason != "update":
+        return None
+    clips = _clips(case)
+    if clips and _rows_alone(case):
+        return either(where, ["clipping", "sparse gradient"], [*clips, *case.facts()])
+    if clips:
+        return case.found("clipping", where, clips)
+    return case.found("sparse gradient", where) if _rows_alone(case) else None
 
 
 def _clips(case: Case) -> list[str]:

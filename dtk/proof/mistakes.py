@@ -193,6 +193,7 @@ MISTAKES = {
             "clip the sum over replicas: get_replica_context().all_reduce('sum', gradients), clip, divide by N, then "
             "apply"
         ),
+        N_("each replica clips its own gradients"),
     ),
     "settings": Mistake(
         N_("an optimizer's settings differ, between workers or from one device's"),
@@ -227,6 +228,7 @@ MISTAKES = {
     "sparse gradient": Mistake(
         N_("the loss is one device's, and of the update nothing differs but variables whose gradients come as rows"),
         N_("make the gradient dense before it is applied (tf.convert_to_tensor), or take SGD, which adds the rows up"),
+        N_("the gradient comes as rows, of which several belong to one row of the variable"),
     ),
     "not reproducible": Mistake(
         N_("one device reads or draws something else when it calls the function again, with the same seed"),
