@@ -12,17 +12,17 @@ import dtk
 
 pytestmark = pytest.mark.trains
 
-EXAMPLES = 6
-LOGITS = [[0.0, 3.0, 1.0], [2.0, 0.0, 0.0]] * 3
+EXAMPLES = 8
+LOGITS = [[0.0, 3.0, 1.0], [2.0, 0.0, 0.0]] * (EXAMPLES // 2)
 
 
-def drawn():
+def drawn(*switches):
     """{kind: (what a graph draws in two steps, what is drawn eagerly, twice)} with the switch off."""
     import tensorflow as tf
 
     from dtk.compat import without
 
-    without.apply(["random"])
+    without.apply(["random", *switches])
     random, seed, values = tf.random, [1, 2], tf.range(12)
     kinds = {
         "uniform": lambda: random.uniform([EXAMPLES, 40]),
@@ -53,6 +53,42 @@ def test_a_graph_draws_the_same_in_each_step_and_for_each_example(found):
         if not kind.startswith(("shuffled", "categories")):
             assert (one == one[0]).all(), kind
             assert len(set(one[0].tolist())) > 4, f"{kind}: numbers that vary within an example"
+
+
+def test_by_twos_every_second_example_gets_the_same():
+    for kind, ((one, two), _) in dtk.baseline(drawn, args=("by fours",)).results[0].items():
+        np.testing.assert_array_equal(one, two, err_msg=kind)
+        if not kind.startswith(("shuffled", "categories")):
+            assert (one == one[[0, 1, 2, 3] * (EXAMPLES // 4)]).all(), kind
+            assert (one[0] != one[1]).any(), kind
+
+
+def test_what_is_drawn_and_then_normalised_is_right_as_n_replicas():
+    def train(strategy):
+        import keras
+        import tensorflow as tf
+
+        with strategy.scope():
+            layers = keras.layers.Dense(8, use_bias=False), keras.layers.BatchNormalization(), keras.layers.Dense(1)
+            net, update = keras.Sequential([keras.layers.Input((4,)), *layers]), keras.optimizers.Adam(0.01)
+            update.build(net.trainable_variables)
+
+        @tf.function
+        def step(batch):
+            def replica_step(wanted):
+                with tf.GradientTape() as tape:
+                    made = net(tf.random.normal((tf.shape(wanted)[0], 4)), training=True)
+                    loss = tf.nn.compute_average_loss(tf.reduce_sum((made - wanted) ** 2, 1), global_batch_size=8)
+                gradients = tape.gradient(loss, net.trainable_variables)
+                update.apply_gradients(zip(gradients, net.trainable_variables, strict=True))
+                return loss
+
+            return strategy.run(replica_step, (batch,))
+
+        for batch in strategy.experimental_distribute_dataset(dealt((np.ones((64, 1), "float32"),), 8)):
+            step(batch[0])
+
+    assert dtk.verify(dtk.run(train)).verdict == "replicas"
 
 
 def test_eagerly_numbers_are_drawn_as_ever(found):

@@ -19,14 +19,20 @@ from dtk.compat import states, updates
 from dtk.compat.libraries import keras_major, replaces, tf
 
 _initial = threading.local()  # now: whether a variable's initial value is being computed
+_rows = 1  # after so many examples numbers repeat, where each replica has a multiple of it
 
 
 def apply(switches: Sequence[str]) -> None:
-    """Switches these off before the worker's function begins."""
+    """Switches these off before the worker's function begins: "batch norm", "random", and beside it "by fours".
+
+    By fours every fourth example gets the same numbers, where a replica has a multiple of four; otherwise all do.
+    """
     if "batch norm" in switches:
         for library in ("keras", "tf_keras"):
             wrapt.register_post_import_hook(_synchronise, library)
+    global _rows
     if "random" in switches:
+        _rows = 4 if "by fours" in switches else 1
         wrapt.register_post_import_hook(_draw_nothing, "tensorflow")
         updates.draw_nothing()
 
@@ -96,11 +102,12 @@ def _draw_in_graphs(home: Any, name: str, same: Callable[..., Any]) -> None:
 
 
 def _pattern(shape: Any, step: float) -> Any:
-    """Numbers from 0 to 1 of this shape, float64, the same along the first axis, where examples are."""
-    shape = tf.convert_to_tensor(shape)
-    rest = tf.cast(tf.concat([tf.ones_like(shape[:1]), shape[1:]], axis=0), tf.int32)
-    places = tf.cast(tf.range(tf.reduce_prod(rest)), tf.float64)
-    return tf.broadcast_to(tf.reshape(tf.math.floormod((places + 1) * step, 1.0), rest), shape)
+    """Numbers from 0 to 1 of this shape, float64, the same along the first axis, where examples are, or by fours."""
+    shape = tf.cast(shape, tf.int32)
+    rows = tf.where(shape[:1] % _rows == 0, _rows, 1)
+    some = tf.concat([rows, shape[1:]], axis=0)
+    places = tf.cast(tf.range(tf.reduce_prod(some)), tf.float64)
+    return tf.tile(tf.reshape(tf.math.floormod((places + 1) * step, 1.0), some), shape // some)
 
 
 def _uniform(shape: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
