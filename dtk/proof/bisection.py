@@ -209,6 +209,10 @@ def _penalty(case: Case) -> Diagnosis | None:
     excess = case.excess[_steps(case)]
     if not (excess > NOISE * np.abs(case.other[_steps(case)])).all():
         return None
+    # A loss that hardly changes is too large by one number also where it is too large by about a factor.
+    longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
+    if longer and min(longer) > (1 + case.replicas) / 2:
+        return None
     if len(excess) >= ENOUGH and np.ptp(excess) <= STEADY * excess.mean():
         why = N_(
             "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
