@@ -55,7 +55,7 @@ def test_a_graph_draws_the_same_in_each_step_and_for_each_example(found):
             assert len(set(one[0].tolist())) > 4, f"{kind}: numbers that vary within an example"
 
 
-def test_by_twos_every_second_example_gets_the_same():
+def test_by_fours_every_fourth_example_gets_the_same():
     for kind, ((one, two), _) in dtk.baseline(drawn, args=("by fours",)).results[0].items():
         np.testing.assert_array_equal(one, two, err_msg=kind)
         if not kind.startswith(("shuffled", "categories")):
@@ -89,6 +89,21 @@ def test_what_is_drawn_and_then_normalised_is_right_as_n_replicas():
             step(batch[0])
 
     assert dtk.verify(dtk.run(train)).verdict == "replicas"
+
+
+def test_as_much_is_known_of_a_shape_as_of_what_is_drawn():
+    def shapes():
+        import tensorflow as tf
+
+        from dtk.compat import without
+
+        without.apply(["random", "by fours"])
+        known = []
+        draw = lambda n: known.append(tf.random.normal((n, 4)).shape.as_list())  # noqa: E731
+        tf.function(draw)(tf.constant(8))
+        return known
+
+    assert dtk.baseline(shapes).results[0] == [[None, 4]]
 
 
 def test_eagerly_numbers_are_drawn_as_ever(found):

@@ -103,11 +103,12 @@ def _draw_in_graphs(home: Any, name: str, same: Callable[..., Any]) -> None:
 
 def _pattern(shape: Any, step: float) -> Any:
     """Numbers from 0 to 1 of this shape, float64, the same along the first axis, where examples are, or by fours."""
-    shape = tf.cast(shape, tf.int32)
-    rows = tf.where(shape[:1] % _rows == 0, _rows, 1)
-    some = tf.concat([rows, shape[1:]], axis=0)
+    shape = tf.convert_to_tensor(shape)
+    whole = tf.cast(shape, tf.int32)
+    some = tf.concat([tf.where(whole[:1] % _rows == 0, _rows, 1), whole[1:]], axis=0)
     places = tf.cast(tf.range(tf.reduce_prod(some)), tf.float64)
-    return tf.tile(tf.reshape(tf.math.floormod((places + 1) * step, 1.0), some), shape // some)
+    values = tf.reshape(tf.math.floormod((places + 1) * step, 1.0), some)
+    return tf.broadcast_to(tf.tile(values, whole // some), shape)  # which knows the parts of its shape that are known
 
 
 def _uniform(shape: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
