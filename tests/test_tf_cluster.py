@@ -93,11 +93,10 @@ def wait_for_a_peer(in_a_collective):
 
 @pytest.mark.parametrize("in_a_collective", [False, True])
 def test_an_interrupt_ends_what_ignores_signals(in_a_collective):
-    before = set((scratch() / "runs").iterdir()) if (scratch() / "runs").exists() else set()
-    left = {}
+    before, left = set(scratch().glob("runs/*")), {}
 
     def interrupt():
-        wait_for(lambda: any((path / "here").exists() for path in set((scratch() / "runs").iterdir()) - before))
+        wait_for(lambda: any((path / "here").exists() for path in set(scratch().glob("runs/*")) - before))
         time.sleep(0.5)  # let the other worker get to where it waits
         left["at"] = time.monotonic()
         os.kill(os.getpid(), signal.SIGINT)
