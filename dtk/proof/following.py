@@ -203,7 +203,7 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     counts, again = ours.replicas if scaled else 1, alone
     if scaled and not reasons:
         again = followed(ours, source, 1, counts=counts)
-    # Examples that are all alike have no gradient after batch norm; by fours, a replica's odd part has other numbers.
+    # Examples that are all alike have no gradient after batch norm; by fours, parts of other sizes get other numbers.
     for fours in [("by fours",), ()] if "random" in reasons else [()] * bool(reasons):
         switched = _switched_off(ours, *reasons, *fours)
         if switched is None:

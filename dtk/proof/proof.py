@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtk.records import write_whole
-from dtk.worker.recorded import UNMEASURED, differs, rounding_rules, weight_of
+from dtk.worker.recorded import UNMEASURED, differs, rounding_dominates, weight_of
 
 if TYPE_CHECKING:
     import pandas
@@ -188,7 +188,7 @@ def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]], coarse:
     if line.get("open"):
         return True
     values = {number: variables[number][1] for number in line["numbers"]}
-    return rounding_rules(dict(zip(line["numbers"], line["ratio"], strict=True)), values, coarse)
+    return rounding_dominates(dict(zip(line["numbers"], line["ratio"], strict=True)), values, coarse)
 
 
 # ---- the proof that is made of followers' findings

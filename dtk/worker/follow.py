@@ -42,7 +42,7 @@ from dtk.worker.recorded import (
     described,
     differs,
     end_alike,
-    rounding_rules,
+    rounding_dominates,
     weight_of,
 )
 from dtk.worker.rounding import Made, Repeated, one, same_bits
@@ -398,13 +398,13 @@ class Follower:
             self._judge(line, spread)
 
     def _doubt(self, line: dict[str, Any], values: dict[int, int]) -> None:
-        """Where rounding is much of most of the update, few values that differ by more than was measured are rounding.
+        """Where rounding is much of an update, a few values that differ by more than was measured decide nothing.
 
-        What a kink amplifies, as of a ReLU6 before batch norm, no ten repetitions measure in each of 600 variables.
+        Ten repetitions don't meet every kink, as of a ReLU6 before batch norm, of each of 600 variables.
         """
         wrong, rest = line["wrong"], {n: line["ratio"][n] for n in values if n not in line["wrong"]}
         few = sum(values.get(number, math.inf) for number in wrong) <= FEW * sum(values.values())
-        if wrong and few and rounding_rules(rest, values, updates.precision()):
+        if wrong and few and rounding_dominates(rest, values, updates.precision()):
             line["wrong"] = []
 
     def _judge(self, line: dict[str, Any], spread: dict[int, float]) -> bool:

@@ -311,7 +311,7 @@ def differs(ratio: float, level: float) -> bool:
     return ratio > level and level < 1
 
 
-def rounding_rules(ratio: Mapping[int, float], values: Mapping[int, int], coarse: float) -> bool:
+def rounding_dominates(ratio: Mapping[int, float], values: Mapping[int, int], coarse: float) -> bool:
     """Whether rounding changes more than a small part of all values by so much that it says nothing of the step.
 
     ratio: of variables that differ by no more than rounding. values: how many each has, of these and all others.
