@@ -187,8 +187,7 @@ def _check_steps(run: RunLike, name: str) -> None:
 class Parted:
     """Where a worker's variables are no longer the chief's, which are to be the same on all: a step's, and which.
 
-    before: whether that is so before the step, since something changed them after the one before it. aside: what
-    `aside` says of the names.
+    before: whether that is so before the step, since something changed them after the one before it. aside: see it.
     """
 
     worker: int
