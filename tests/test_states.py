@@ -13,7 +13,7 @@ import pytest
 from training import batches
 
 import dtk
-from dtk.proof.evidence import parted
+from dtk.proof.evidence import aside, parted
 from dtk.proof.proof import judged
 from dtk.records import RunFolder
 from dtk.worker.follow import Follower
@@ -154,8 +154,8 @@ def test_where_workers_part(tmp_path):
     recorded(tmp_path, 0)
     assert parted(recorded(tmp_path, 1)) is None
     recorded(tmp_path / "other", 0)
-    found = parted(recorded(tmp_path / "other", 1, values=(1.0, 2.5, 3.0)))
-    assert (found.worker, found.step, found.before, found.names, found.aside) == (1, 2, False, ("w",), True)
+    found = parted(run := recorded(tmp_path / "other", 1, values=(1.0, 2.5, 3.0)))
+    assert (found.worker, found.step, found.before, found.names, aside(run, found.names)) == (1, 2, False, ("w",), True)
 
 
 def test_what_one_worker_alone_sets_between_two_steps_is_before_the_second(tmp_path):

@@ -55,10 +55,11 @@ def look_at_parting(case: Case) -> Diagnosis | None:
     what, other = case.failed.what, _other_settings(case)
     if other is not None:
         return case.found(other[0], in_words(what, other[1]))
-    part = parted(case.ours.run.folder)
+    ours = case.ours.run.folder
+    part = parted(ours)
     if part is not None and rates_alone(part.names):
         return case.found("learning rate", what)
-    if (part is None and case.one is not None and case.one.whole) or (part is not None and (part.before or part.aside)):
+    if (part.before or aside(ours, part.names)) if part is not None else (case.one is not None and case.one.whole):
         return case.found("set by hand", what)
     if part is None or case.one is None or (case.one.step is not None and case.one.step < part.step):
         return None
@@ -152,12 +153,10 @@ def look_at_update(case: Case) -> Diagnosis | None:
         return case.found("reduction", what)
     if case.failed.reason != "update":
         return None
-    clips = _clips(case)
-    if clips and _rows_alone(case):
+    clips, rows = _clips(case), _rows_alone(case)
+    if clips and rows:
         return either(where, ["clipping", "sparse gradient"], [*clips, *case.facts()])
-    if clips:
-        return case.found("clipping", where, clips)
-    return case.found("sparse gradient", where) if _rows_alone(case) else None
+    return case.found("clipping" if clips else "sparse gradient", where, clips) if clips or rows else None
 
 
 def _clips(case: Case) -> list[str]:
@@ -209,7 +208,7 @@ def _penalty(case: Case) -> Diagnosis | None:
     excess = case.excess[_steps(case)]
     if not (excess > NOISE * np.abs(case.other[_steps(case)])).all():
         return None
-    # A loss that hardly changes is too large by one number also where it is too large by about a factor.
+    # If the loss hardly changes, an excess that is a multiple of it looks constant, too.
     longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
     if longer and min(longer) > (1 + case.replicas) / 2:
         return None

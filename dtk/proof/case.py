@@ -51,7 +51,7 @@ class Case:
     def shared_by_replicas(self) -> bool:
         """Whether as many replicas in one process do what the run does, so that it is the program's doing.
 
-        Of an update their losses say nothing: they share what a layer keeps in Python, as the list of `add_loss`.
+        For an update their losses don't count: they share what a layer keeps in Python, such as its `add_loss` list.
         """
         if self.many is None or self.many.failed is None:
             return self.many is not None

@@ -187,14 +187,13 @@ def _check_steps(run: RunLike, name: str) -> None:
 class Parted:
     """Where a worker's variables are no longer the chief's, which are to be the same on all: a step's, and which.
 
-    before: whether that is so before the step, since something changed them after the one before it. aside: see it.
+    before: whether that is so before the step, since something changed them after the one before it.
     """
 
     worker: int
     step: int
     before: bool
     names: tuple[str, ...]
-    aside: bool
 
 
 def parted(run: RunFolder) -> Parted | None:
@@ -215,7 +214,7 @@ def parted(run: RunFolder) -> Parted | None:
                 found = [names[key] for key in both if unit in units[worker] and len({*mine[key], *other[key]}) > 1]
                 if found:
                     found.sort(key=[*names.values()].index)
-                    return Parted(worker, line["step"], when == "before", tuple(found), aside(run, found))
+                    return Parted(worker, line["step"], when == "before", tuple(found))
     return None
 
 

@@ -203,9 +203,11 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     counts, again = ours.replicas if scaled else 1, alone
     if scaled and not reasons:
         again = followed(ours, source, 1, counts=counts)
-    # Examples that are all alike have no gradient after batch norm; by fours, parts of other sizes get other numbers.
-    for fours in [("by fours",), ()] if "random" in reasons else [()] * bool(reasons):
-        switched = _switched_off(ours, *reasons, *fours)
+    ways = [tuple(reasons)] if reasons else []
+    if "random" in reasons:  # if all examples draw alike, batch norm leaves no gradient; not every size has fours
+        ways.insert(0, (*reasons, "by fours"))
+    for switches in ways:
+        switched = _switched_off(ours, *switches)
         if switched is None:
             raise alone.failed
         mine, again = switched, followed(switched, source, 1, counts=counts)

@@ -400,7 +400,7 @@ class Follower:
     def _doubt(self, line: dict[str, Any], values: dict[int, int]) -> None:
         """Where rounding is much of an update, a few values that differ by more than was measured decide nothing.
 
-        Ten repetitions don't meet every kink, as of a ReLU6 before batch norm, of each of 600 variables.
+        Ten repetitions can't hit every kink (a ReLU6 before batch norm, say) in each of 600 variables.
         """
         wrong, rest = line["wrong"], {n: line["ratio"][n] for n in values if n not in line["wrong"]}
         few = sum(values.get(number, math.inf) for number in wrong) <= FEW * sum(values.values())
