@@ -39,7 +39,7 @@ PLAIN: dict[str, Any] = {
     "clip": None,
     "penalty": False,
     "share": "average",  # in a loop: by tf.nn.compute_average_loss, or by Keras's loss "object"
-    "record": "graph",  # in a loop: inside of the tf.function, or "outside" of it
+    "record": "graph",  # in a loop: inside of the tf.function, "outside" of it, or "nowhere"
     "extras": [],
 }
 
@@ -97,7 +97,7 @@ _CHOICES: dict[str, list[Any]] = {
     "clip": [None] * 15 + ["clipnorm", "global_clipnorm", "clipvalue"],
     "penalty": [False, False, True],
     "share": ["average", "average", "object"],
-    "record": ["graph", "graph", "outside"],
+    "record": ["graph", "graph", "outside", "nowhere"],
 }
 
 

@@ -6,6 +6,7 @@ import functools
 import json
 import re
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import proof_programs
@@ -16,8 +17,8 @@ import dtk
 from dtk.proof.evidence import aside, parted
 from dtk.proof.proof import judged
 from dtk.records import RunFolder
-from dtk.worker.follow import Follower
 from dtk.worker.recorded import Damaged, RecordedStates
+from dtk.worker.rounding import Levels
 
 RIGHT, WRONG = proof_programs.right(), proof_programs.wrong()
 # Lesson 14, a test below and tests/test_updates.py have their like.
@@ -167,6 +168,17 @@ def test_what_one_worker_alone_sets_between_two_steps_is_before_the_second(tmp_p
     write(file, lines)
     found = parted(RunFolder(tmp_path, 2))
     assert (found.worker, found.step, found.before, found.names) == (1, 2, True, ("w",))
+
+
+@pytest.mark.parametrize(("moment", "wrong"), [(0.0, []), (1e-3, [0, 1])])
+def test_what_adam_makes_of_a_sum_that_cancels_is_rounding_where_its_moments_agree(moment, wrong):
+    levels = Levels({})
+    levels.belongs = {0: None, 1: 0}
+    orders = {"perturbed": lambda: {0: 0.0, 1: 0.0}, "reordered": lambda: {0: 3e-3, 1: 0.0}}
+    ratio = {0: 2e-3, 1: moment}
+    found = {"ratio": ratio, "apart": ratio, "size": {0: 1.0, 1: 1.0}, "level": {0: 2e-5, 1: 2e-5}, "wrong": [0]}
+    levels.judge(found, SimpleNamespace(**orders, part=lambda _, norm: norm), {0: 0.0, 1: 0.0}, {0: 2, 1: 2})
+    assert found["wrong"] == wrong
 
 
 def ran(program, steps, **options):
@@ -472,25 +484,23 @@ def test_a_follower_with_another_tensorflow_refutes_nothing(right):
 
 
 def test_noise_of_a_weight_is_noise_of_its_optimizers_variables():
-    follower = Follower.__new__(Follower)
-    follower._belongs = {1: 0, 2: 0, 4: 3}
+    known = Levels({})
+    known.belongs = {1: 0, 2: 0, 4: 3}
     levels = {0: 9.0, 1: 8.0, 2: 0.9, 3: 5.0, 4: 2e-5}  # of the second, steps are small, and its momentum is not
-    follower._alike(levels)
+    known._alike(levels)
     assert levels == {0: 9.0, 1: 8.0, 2: 1.0, 3: 5.0, 4: 2e-5}
 
 
 def test_what_is_nothing_in_the_cluster_may_be_rounding_here():
-    follower = Follower.__new__(Follower)
-    follower._belongs, follower.levels = {}, {}
     line = {"size": {0: 0.0, 1: 0.0}, "apart": {0: 1e-9, 1: 1e-3}, "ratio": {0: np.inf, 1: np.inf}, "level": {}}
-    follower._judge(line, {0: 1e-9, 1: 1e-9})
+    Levels({})._judge(line, {0: 1e-9, 1: 1e-9})
     assert line["wrong"] == [1]
 
 
 @pytest.mark.parametrize(("others", "few", "left"), [(0.2, 5, []), (1e-4, 5, [1]), (0.2, 80, [1])])
 def test_where_rounding_is_much_of_most_of_an_update_few_values_more_are_rounding(others, few, left):
     line = {"ratio": {0: others, 1: 0.5}, "wrong": [1]}
-    Follower.__new__(Follower)._doubt(line, {0: 100, 1: few})
+    Levels({})._doubt(line, {0: 100, 1: few})
     assert line["wrong"] == left
 
 

@@ -14,7 +14,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from dtk.compat.libraries import tf
+from dtk.compat.fingerprint import fingerprint, first_leaf
+from dtk.compat.libraries import replaces, tf
+from dtk.compat.per_replica import local_values
+from dtk.compat.states import drawn_from
+from dtk.compat.updates import drawn
 
 Element = tuple[Any, ...]  # of each replica its part
 MOST_CALLED = 50  # functions that are asked for what they read
@@ -180,6 +184,28 @@ class Feed:
             self.given.append(element)
 
 
+def rows(feeds: Iterable[Feed], *given: Any) -> list[list[float]]:
+    """By replica, how many examples this call has read, or was given, and their fingerprint; [] where nothing tells.
+
+    given: its arguments.
+    """
+    read = [feed for feed in feeds if feed.given]
+    if len(read) > 1 or any(feed.lost for feed in read):
+        return []
+    elements = read[0].given if read else _batch(given)
+    parts = zip(*elements, strict=True)
+    each = [[(int(tf.shape(first_leaf(one))[0]), float(fingerprint(one))) for one in its] for its in parts]
+    return [[sum(column) for column in zip(*its, strict=True)] for its in each]
+
+
+def _batch(given: Any) -> list[Element]:
+    """What arguments have of numbers for each replica, as one element."""
+    leaves = [local_values(leaf) for leaf in tf.nest.flatten(given)]
+    leaves = [parts for parts in leaves if all(isinstance(part, tf.Tensor) and part.shape.rank for part in parts)]
+    replicas = max(map(len, leaves), default=0)
+    return [tuple(zip(*(parts for parts in leaves if len(parts) == replicas), strict=True))] if leaves else []
+
+
 class _Parts:
     """Elements of which each replica takes its own part. kept: gets each element that one has begun to take."""
 
@@ -210,3 +236,57 @@ class _Parts:
             self._ahead.pop(0)
             self._taken = [taken - 1 for taken in self._taken]
         return [element[replica]]
+
+
+# ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files
+#
+# TensorFlow 2.15 to 2.22. Touched, in worker processes only: `Dataset.map`, `Dataset.from_generator` and
+# `StrategyBase.experimental_distribute_dataset`. tf.data has no public way to ask a dataset how it was made, so nothing
+# has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell when one of the names is gone.
+
+_READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
+_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+
+Report = Callable[..., None]  # takes the lists of `dtk.records.events.Augments`
+
+
+def watch_datasets(report: Report) -> None:
+    """report: gets what a map's function, or a generator, has that may differ, and the readers of data sharded by file.
+
+    From now on; TensorFlow may be imported or not.
+    """
+
+    @replaces("tensorflow:data.Dataset", "map")
+    def mapped(original: Any, self: Any, map_func: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(self, map_func, *args, **kwargs)
+        function = getattr(getattr(found, "_map_func", None), "function", None)
+        if function is not None and hasattr(function, "graph"):
+            calls = [each for each in function.graph.get_operations() if each.type in _PYTHON]
+            draws, python = drawn(function.graph), ["numpy_function or py_function"] * bool(calls)
+            if draws:
+                drawn_from(function.captured_inputs)
+            if draws or python:
+                report(draws=draws, python=python)
+        return found
+
+    @replaces("tensorflow:data.Dataset", "from_generator")
+    def from_generator(original: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
+        if not str(getattr(generator, "__module__", "")).startswith("dtk."):
+            report(python=["from_generator"])
+        return original(generator, *args, **kwargs)
+
+    @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "experimental_distribute_dataset")
+    def distribute(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
+        policy = dataset.options().experimental_distribute.auto_shard_policy.name
+        kinds = {type(each).__name__.strip("_") for each in _with_inputs(dataset)}
+        readers = sorted(kind for kind in kinds if kind.startswith(_READERS))
+        if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
+            report(files=[f"{policy}: {', '.join(readers)}"])
+        return original(self, dataset, options)
+
+
+def _with_inputs(dataset: Any) -> Iterator[Any]:
+    """A dataset and those that it is made of."""
+    yield dataset
+    for each in dataset._inputs():
+        yield from _with_inputs(each)

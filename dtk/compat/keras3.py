@@ -274,21 +274,28 @@ def _assert_examples(strategy: Any, data: Any) -> None:
 
 
 @_corrects(
-    "optimizer variables outside of the graph",
-    "backend.tensorflow.optimizer",
-    lambda source: "init_scope" not in source,
+    "optimizer variables outside of the graph", "optimizers.base_optimizer", lambda source: "init_scope" not in source
 )
-def _add_variables_outside() -> None:
+def _build_outside() -> None:
     """An optimizer makes its momenta at the first `apply_gradients`, in a loop of one's own in each replica's graph.
 
-    There TensorFlow can't take their initial values out of the graph. Keras fixes it as here after 3.15.1.
+    There TensorFlow can't take their initial values out of the graph. After 3.15.1 Keras makes outside what goes
+    through `add_variable`; Nadam and Adafactor, and many an optimizer of one's own, have variables besides.
     """
-    from keras.src.backend.tensorflow.optimizer import TFOptimizer
+    from keras.src import backend
+    from keras.src.optimizers.base_optimizer import BaseOptimizer
+    from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
-    @replaces(TFOptimizer, "add_variable")
-    def add_variable(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        with tf.init_scope():
-            return original(self, *args, **kwargs)
+    for kind in (BaseOptimizer, LossScaleOptimizer):
+
+        @replaces(kind, "apply")
+        def apply(original: Any, self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+            variables = None if trainable_variables is None else list(trainable_variables)
+            if variables and not self.built:
+                with tf.init_scope(), backend.name_scope(self.name, caller=self):
+                    self.build(variables)
+                self.built = True
+            return original(self, grads, variables)
 
 
 @_corrects(

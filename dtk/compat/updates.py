@@ -17,7 +17,7 @@ from typing import Any
 
 from dtk.compat.libraries import keras_major, replaces, tf
 from dtk.compat.per_replica import key_of, name_of
-from dtk.compat.states import drawn_from, eager_unit
+from dtk.compat.states import eager_unit
 
 Taken = Callable[[str, Any], None]  # the target's name in the code that asked for the gradient, and its value
 _within = threading.local()
@@ -47,16 +47,50 @@ def taking(taken: Taken) -> Iterator[None]:
         _within.taken, _within.scaled = before
 
 
-def watch_gradients() -> None:
-    """From now on; TensorFlow may be imported or not."""
+def watch_gradients(replicas: int) -> None:
+    """From now on; TensorFlow may be imported or not. replicas: of this process."""
 
     @replaces("tensorflow:GradientTape", "gradient")
     def gradient(original: Any, self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        found = original(self, target, sources, *args, **kwargs)
+        inner, _within.gradient = getattr(_within, "gradient", False), True  # as tf.recompute_grad takes them
+        try:
+            found = original(self, target, sources, *args, **kwargs)
+        finally:
+            _within.gradient = inner
         if any(isinstance(each, tf.Variable) or hasattr(each, "trainable") for each in tf.nest.flatten(sources)):
             _look_at_graph()
             _remember(target)
+            if not inner and getattr(_within, "taken", None) is None:
+                _add_up(target, replicas)
         return found
+
+
+_targets: Any = None  # a resource: of each replica, the sum of what gradients were taken of
+
+
+def _add_up(target: Any, replicas: int) -> None:
+    """Adds a target of no recorded `fit` to the sum of its replica."""
+    global _targets
+    values = _numbers(target)
+    if not values or not tf.compat.v1.executing_eagerly_outside_functions():
+        return
+    with tf.device("CPU:0"):
+        if _targets is None:
+            with tf.init_scope():
+                _targets = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[replicas], shared_name="dtk-targets")
+                tf.raw_ops.AssignVariableOp(resource=_targets, value=tf.zeros(replicas, tf.float64))
+        place = (_replica() or 0) % replicas
+        value = tf.one_hot(place, replicas, dtype=tf.float64) * tf.add_n(values)
+        tf.raw_ops.AssignAddVariableOp(resource=_targets, value=value)
+
+
+def targets() -> list[float]:
+    """Of each replica of this process, the sum of what gradients were taken of since the last call; [] for none."""
+    if _targets is None:
+        return []
+    found = tf.raw_ops.ReadVariableOp(resource=_targets, dtype=tf.float64)
+    tf.raw_ops.AssignVariableOp(resource=_targets, value=tf.zeros_like(found))
+    return [float(value) for value in found.numpy()]
 
 
 def watch_scaling(cls: Any, name: str) -> None:
@@ -161,9 +195,14 @@ def _remember(target: Any) -> None:
     if taken is None:
         return
     _, plain = _within.scaled.get(id(target), (None, target))
-    values = [tf.reduce_sum(tf.cast(leaf, tf.float64)) for leaf in tf.nest.flatten(plain) if leaf is not None]
+    values = _numbers(plain)
     if values:
         taken(_called(target), tf.add_n(values))
+
+
+def _numbers(target: Any) -> list[Any]:
+    leaves = [leaf for leaf in tf.nest.flatten(target) if leaf is not None]
+    return [tf.reduce_sum(tf.cast(leaf, tf.float64)) for leaf in leaves]
 
 
 def _called(target: Any) -> str:
@@ -277,7 +316,8 @@ def states() -> list[tuple[int, int]]:
 
 
 def restore(states: list[tuple[int, int]]) -> None:
-    """Takes back updates that were made only to be compared."""
+    """Takes back updates that were made only to be compared, and forgets their targets."""
+    targets()
     for each, numbers in zip(_all, states, strict=False):
         tf.raw_ops.AssignVariableOp(resource=each._made, value=tf.constant(numbers, tf.int64))
 
@@ -319,7 +359,7 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
         if first:
             facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
             traced(counter, **facts, settings=_settings(optimizer))
-        if _first_replica(replicas):
+        if (_replica() or 0) % replicas == 0:  # a worker's replicas follow each other in the cluster's numbering
             counter.add(_depth > 0)
 
     if keras_major(keras) >= 3:
@@ -370,11 +410,11 @@ def _settings(optimizer: Any) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in ("name", "learning_rate")}
 
 
-def _first_replica(replicas: int) -> bool:
-    """Whether this is the first of the worker's replicas, whose numbers follow each other in the cluster's."""
+def _replica() -> int | None:
+    """The number of the replica that this is, in the cluster's; None where the graph does not tell."""
     context = tf.distribute.get_replica_context()
     number = tf.get_static_value(context.replica_id_in_sync_group) if context is not None else 0
-    return number is None or int(number) % replicas == 0
+    return None if number is None else int(number)
 
 
 def _clips(optimizer: Any) -> list[str] | None:
@@ -407,57 +447,3 @@ def trains(optimizer: Any, known: Mapping[str, Any]) -> list[str]:
         names = {key_of(each): name for name, each in known.items()}
         return [names[key] for key in sorted(places, key=places.get)] if places.keys() <= names.keys() else []
     return [name_of(each) for each in getattr(optimizer, "_trainable_variables", None) or []]
-
-
-# ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files
-#
-# TensorFlow 2.15 to 2.22. Touched, in worker processes only: `Dataset.map`, `Dataset.from_generator` and
-# `StrategyBase.experimental_distribute_dataset`. tf.data has no public way to ask a dataset how it was made, so nothing
-# has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell when one of the names is gone.
-
-_READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
-_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
-
-Report = Callable[..., None]  # takes the lists of `dtk.records.events.Augments`
-
-
-def watch_datasets(report: Report) -> None:
-    """report: gets what a map's function, or a generator, has that may differ, and the readers of data sharded by file.
-
-    From now on; TensorFlow may be imported or not.
-    """
-
-    @replaces("tensorflow:data.Dataset", "map")
-    def mapped(original: Any, self: Any, map_func: Any, *args: Any, **kwargs: Any) -> Any:
-        found = original(self, map_func, *args, **kwargs)
-        function = getattr(getattr(found, "_map_func", None), "function", None)
-        if function is not None and hasattr(function, "graph"):
-            calls = [each for each in function.graph.get_operations() if each.type in _PYTHON]
-            draws, python = drawn(function.graph), ["numpy_function or py_function"] * bool(calls)
-            if draws:
-                drawn_from(function.captured_inputs)
-            if draws or python:
-                report(draws=draws, python=python)
-        return found
-
-    @replaces("tensorflow:data.Dataset", "from_generator")
-    def from_generator(original: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
-        if not str(getattr(generator, "__module__", "")).startswith("dtk."):
-            report(python=["from_generator"])
-        return original(generator, *args, **kwargs)
-
-    @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "experimental_distribute_dataset")
-    def distribute(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
-        policy = dataset.options().experimental_distribute.auto_shard_policy.name
-        kinds = {type(each).__name__.strip("_") for each in _with_inputs(dataset)}
-        readers = sorted(kind for kind in kinds if kind.startswith(_READERS))
-        if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
-            report(files=[f"{policy}: {', '.join(readers)}"])
-        return original(self, dataset, options)
-
-
-def _with_inputs(dataset: Any) -> Iterator[Any]:
-    """A dataset and those that it is made of."""
-    yield dataset
-    for each in dataset._inputs():
-        yield from _with_inputs(each)

@@ -178,6 +178,13 @@ def _one_workers_loss(case: Case) -> Diagnosis | None:
     who = dict.fromkeys(_("worker {worker}", worker=replica // ours.run.replicas) for replica in apart)
     if not 0 < len(who) < ours.run.folder.workers:
         return None
+    if case.ours.read is not None:  # nor is it known what they have read
+        lead = _(
+            "{where}; of {who} alone it is not what a replica in one process computes",
+            where=_where(case),
+            who=_(" and ").join(who),
+        )
+        return either(lead, ["one worker's loss", "other data"], [*case.facts()])
     what = N_(
         "{where}; of {who} alone it is not what a replica in one process computes from the same state: {mine:.6g} in "
         "place of {other:.6g} on replica {replica}"
@@ -196,6 +203,8 @@ def look_at_shape(case: Case) -> Diagnosis | None:
         return None
     if case.operations.draws != [] or case.same_data is False:
         return None
+    if case.ours.read is not None and np.isnan(case.prints).any():  # of calls it has to be known what they read
+        return None
     return _penalty(case) or _own_numbers(case) or _own_gradients(case)
 
 
@@ -210,7 +219,8 @@ def _penalty(case: Case) -> Diagnosis | None:
         return None
     # If the loss hardly changes, an excess that is a multiple of it looks constant, too.
     longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
-    if longer and min(longer) > (1 + case.replicas) / 2:
+    times = case.ratio[_steps(case)].mean()  # of targets whose gradients are averaged by hand
+    if (longer and min(longer) > (1 + case.replicas) / 2) or abs(times - case.replicas) < STEADY:
         return None
     if len(excess) >= ENOUGH and np.ptp(excess) <= STEADY * excess.mean():
         why = N_(
@@ -231,22 +241,24 @@ def _own_numbers(case: Case) -> Diagnosis | None:
     steps, n = _steps(case), case.replicas
     other = case.other[steps]
     noise = max(NOISE, COARSE * (case.one.coarse if case.one else 0)) * np.abs(other)
-    telling, outside = np.zeros(len(steps), bool), np.zeros(len(steps), bool)
-    for times in (n * n, n, 1):
-        means = case.ours.shares[: case.steps][steps] * n / times
-        outside = (other < means.min(axis=1) - noise) | (means.max(axis=1) + noise < other)
-        above = means.mean(axis=1) - other
-        telling = np.abs(above) > noise
-        if telling.sum() >= ENOUGH and not outside.any() and len(set(np.sign(above[telling]))) == 2:
+    outside, times = np.ones(len(steps), bool), n
+    for divisor in (1, n, n * n):  # whatever else the shares are divided by, or not
+        means = case.ours.shares[: case.steps][steps] * n / divisor
+        beyond = (other < means.min(axis=1) - noise) | (means.max(axis=1) + noise < other)
+        if beyond.sum() < outside.sum():
+            outside, times = beyond, divisor
+    above = case.ours.shares[: case.steps][steps].sum(axis=1) / times - other
+    telling = np.abs(above) > noise
+    if telling.sum() >= ENOUGH and not outside.any() and len(set(np.sign(above[telling]))) == 2:
+        why = N_(
+            "one device's loss lies between the replicas' means: each divides or normalises by numbers of its part"
+        )
+        if times > 1:
             why = N_(
-                "one device's loss lies between the replicas' means: each divides or normalises by numbers of its part"
+                "one device's loss lies between the replicas' means, divided by {times}: each replica divides "
+                "by a number of its own, and not by the number of replicas"
             )
-            if times > 1:
-                why = N_(
-                    "one device's loss lies between the replicas' means, divided by {times}: each replica divides "
-                    "by a number of its own, and not by the number of replicas"
-                )
-            return _of_program(case, "own mean", _(why, times=times))
+        return _of_program(case, "own mean", _(why, times=times))
     ratio = case.ratio[steps]
     if np.ptp(ratio) <= RTOL * abs(ratio[0]):
         return None
@@ -289,8 +301,8 @@ def _where(case: Case) -> str:
         return case.losses(case.failed.step)
     if not names or not case.steps:
         return case.failed.what
-    what = N_("at step {step} the loss is that of {whom}, and the update is not: {names}")
-    return _(what, step=_step(case), names=names, whom=case.followed[1].whom)
+    what = N_("at {step} the loss is that of {whom}, and the update is not: {names}")
+    return _(what, step=case.ours.at(_step(case)), names=names, whom=case.followed[1].whom)
 
 
 def _step(case: Case) -> int:
@@ -386,10 +398,10 @@ def unknown(case: Case) -> Diagnosis:
     if case.one is not None and case.one.several(case.steps):
         decide = N_("what would decide: the same with one step in each call, as by steps_per_execution=1")
     elif case.one is not None and case.failed.reason in ("loss", "update"):
-        decide = N_("what would decide: each replica's loss and gradients at step {step}, before and after the sum")
+        decide = N_("what would decide: each replica's loss and gradients at {step}, before and after the sum")
     clips = _clips(case) if case.shared_by_replicas else []
-    evidence = [*case.facts(), *clips, *([_(decide, step=_step(case))] if decide else [])]
+    evidence = [*case.facts(), *clips, *([_(decide, step=case.ours.at(_step(case)))] if decide else [])]
     failed = case.failed if case.many is None else in_words(case.failed.what, case.side)
     record = N_("record the steps (dtk.Recorder() in fit, dtk.record_step in a loop): losses and examples tell more")
-    remedy = "" if case.ours.steps else _(record)
+    remedy = "" if case.ours.steps and case.ours.read is None else _(record)
     return Diagnosis("unknown", _("I don't know why: {failed}", failed=failed), tuple(evidence), (), remedy)

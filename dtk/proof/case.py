@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from dtk.errors import VerificationError, in_words
 from dtk.language import N_, _
-from dtk.proof.evidence import Evidence
-from dtk.proof.following import Following, part_in_words
+from dtk.proof.evidence import Evidence, check_loss
+from dtk.proof.following import Following, part_in_words, tolerance
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Steps
 from dtk.records import facts
@@ -35,6 +35,7 @@ class Case:
     failed: VerificationError
     followed: Mapping[int, Following]
     source: RunLike | None = None  # whose function was followed with; None: the run's own
+    said: VerificationError | None = None  # by verify, where it is not what `failed` says
 
     @property
     def one(self) -> Steps | None:
@@ -158,8 +159,8 @@ class Case:
         """The two losses of a step, counted from 1, in words, and in as many digits as tell them apart."""
         short, long = ([f"{side[step - 1]:.{digits}g}" for side in (self.mine, self.other)] for digits in (3, 6))
         mine, other = short if len({*short}) > 1 else long
-        what = N_("at step {step} the {run}'s loss is {mine}, that of {whom} {other}")
-        return _(what, step=step, run=self.ours.name, whom=self.followed[1].whom, mine=mine, other=other)
+        what = N_("at {step} the {run}'s loss is {mine}, that of {whom} {other}")
+        return _(what, step=self.ours.at(step), run=self.ours.name, whom=self.followed[1].whom, mine=mine, other=other)
 
     def found(self, mistake: str, what: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
         """A diagnosis whose evidence has all that is known of this case."""
@@ -183,12 +184,57 @@ class Case:
 
     def facts(self) -> Iterator[str]:
         """What is known without a diagnosis, for those who go on looking: what verify says, what the followers tell."""
-        yield _("{name}: {words}", name="verify", words=self.failed)
+        yield _("{name}: {words}", name="verify", words=self.said or self.failed)
         if self.one is None:
             return
         if self.many is not None:
             yield self.side
         yield from map(part_in_words, sorted(self.one.parts, key=lambda each: -each.values)[:3])
+
+
+def by_targets(case: Case) -> Case | None:
+    """The same with what gradients were taken of for losses, where no step was recorded; None where that is no loss.
+
+    A target need not be a share of it, as where gradients are averaged by hand: then updates agree whose targets don't.
+    """
+    if case.one is None or case.failed.step is None:
+        return None
+    followed = {n: _targets(each, each.steps) for n, each in case.followed.items() if each.steps is not None}
+    ours, theirs = followed[1].ours, followed[1].theirs
+    if theirs is None or not ours.shares.any():
+        return None
+    if case.shared_by_replicas and (many := followed[case.replicas].theirs):  # so the workers have read what these have
+        known = np.isfinite(theirs.prints).all(axis=1) & np.isfinite(many.prints[: theirs.steps]).all(axis=1)
+        if all(known[step - 1] for step in case.one.followed if step >= case.failed.step):
+            ours, theirs = (_reading(*sides, known[:, None]) for sides in ((ours, many), (theirs, theirs)))
+    try:
+        check_loss(ours, theirs, tolerance(case.one, ours.steps))
+        failed = case.failed
+    except VerificationError as error:
+        failed = error if error.step == case.failed.step else case.failed
+        if (error.step or 0) < case.failed.step or (case.one.coarse and error.step == 1):
+            return None
+    return replace(case, ours=ours, theirs=theirs, followed=followed, failed=failed, said=case.failed)
+
+
+def _targets(following: Following, steps: Steps) -> Following:
+    n, other = following.ours.replicas, following.replicas
+    nothing, read = np.full((max(steps.followed, default=0), n, 2), np.nan), steps.by_replica("read", other, 2)
+    ours = _evidence(following.ours.run, following.ours.name, steps.by_replica("targets", n), nothing)
+    theirs = _evidence(following.ours.run, following.whom, steps.by_replica("mine", other), read)
+    return replace(following, ours=ours, theirs=theirs)
+
+
+def _evidence(run: RunLike, name: str, shares: np.ndarray, read: np.ndarray) -> Evidence:
+    """Of calls; what is not known of a call is 0, but for fingerprints."""
+    examples, prints = np.nan_to_num(read[..., 0]).astype(np.int64), read[..., 1]
+    return Evidence(run, name, np.nan_to_num(shares), examples, np.ones(len(shares)), prints)
+
+
+def _reading(side: Evidence, other: Evidence, known: np.ndarray) -> Evidence:
+    """One side with the examples of another, where these are known."""
+    examples, prints = (each[: side.steps] for each in (other.examples, other.prints))
+    return replace(side, examples=np.where(known, examples, 0), read=np.where(known, prints, 0.0))
 
 
 # ---- what is said of it: a mistake that was found, or several that leave the same traces, in one sentence

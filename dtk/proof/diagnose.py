@@ -28,7 +28,7 @@ from dtk.proof.bisection import (
     look_at_update,
     unknown,
 )
-from dtk.proof.case import Case, Diagnosis, found
+from dtk.proof.case import Case, Diagnosis, by_targets, found
 from dtk.proof.evidence import Evidence, collect
 from dtk.proof.examples import look_at_counts, look_at_examples, look_at_shards
 from dtk.proof.following import Following, can_be_followed, has_parts_of_its_own
@@ -123,8 +123,10 @@ def _explain(
     if failed.loss is not None:  # one of several losses of a step: it alone tells by its ratio
         stepwise = replace(stepwise, ours=ours.only(failed.loss), theirs=(alone or ours).only(failed.loss))
     looks = (*((look, case) for look in _DATA), *((look, stepwise) for look in _STEPS))
-    if not ours.steps:  # nothing but states was recorded
-        looks = tuple((look, case) for look in _BY_STATES)
+    if not ours.steps:  # nothing but states was recorded, and what gradients were taken of
+        stepwise = by_targets(case) or case
+        then = _BY_STATES if stepwise is case else (look_at_scope, look_at_parting, *_STEPS)
+        looks = tuple((look, stepwise) for look in then)
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
         return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)

@@ -32,13 +32,18 @@ TOO_SMALL = 1e-6  # where all losses are below, float32's rounding of numbers ne
 
 @dataclass(frozen=True)
 class Evidence:
-    """One run's numbers. shares and examples: `(steps, replicas)`; epochs: `(steps,)`. Row i is step i + 1."""
+    """One run's numbers. shares and examples: `(steps, replicas)`; epochs: `(steps,)`. Row i is step i + 1.
+
+    read: the fingerprints of the examples, where no step was recorded: a step is a call then, and its shares are what
+    gradients were taken of.
+    """
 
     run: RunLike
     name: str  # "cluster", "mirrored run", "run" or "baseline": what sentences call it
     shares: np.ndarray
     examples: np.ndarray
     epochs: np.ndarray
+    read: np.ndarray | None = None
 
     @property
     def steps(self) -> int:
@@ -46,7 +51,7 @@ class Evidence:
 
     def at(self, step: int) -> str:
         """A step in words; where none was recorded, a call that trains."""
-        return _("step {step}", step=step) if self.steps else _("call {step}", step=step)
+        return _("step {step}", step=step) if self.steps and self.read is None else _("call {step}", step=step)
 
     @property
     def replicas(self) -> int:
@@ -71,7 +76,7 @@ class Evidence:
     @cached_property
     def prints(self) -> np.ndarray:
         """The fingerprints of the examples, `(steps, replicas)`; NaN where unknown."""
-        return by_step(self.run.records, "data").to_numpy()[: self.steps]
+        return by_step(self.run.records, "data").to_numpy()[: self.steps] if self.read is None else self.read
 
     def first(self, steps: int) -> Evidence:
         """The same, as if the run had ended after so many steps."""
@@ -307,8 +312,8 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> None:
     losses = N_("{whom} {other}, {run} {mine}") if values["other"] != values["mine"] else N_("both near {mine}")
     raise VerificationError(
         _(
-            "step {step}: from the same state, the losses differ: {losses}, relative difference {relative}",
-            step=k + 1,
+            "{step}: from the same state, the losses differ: {losses}, relative difference {relative}",
+            step=ours.at(k + 1),
             losses=_(losses, **values),
             relative=relative(abs(mine[k] - other[k]) / max(abs(other[k]), FLOAT32)),
         ),
@@ -356,17 +361,17 @@ def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
 def _uneven(ours: Evidence, k: int) -> VerificationError:
     """The error for a difference that unequal replica batches account for to the tolerance."""
     counts, total = ours.examples[k], int(ours.examples[k].sum())
-    is_last = k + 1 == ours.steps or ours.epochs[k + 1] != ours.epochs[k]
-    where = N_("step {step}, the last batch of the epoch,") if is_last else N_("step {step}")
+    is_last = ours.read is None and (k + 1 == ours.steps or ours.epochs[k + 1] != ours.epochs[k])
+    where = _("{step}, the last batch of the epoch,", step=ours.at(k + 1)) if is_last else ours.at(k + 1)
     weights = {int(n): Fraction(1, ours.replicas * int(n)) for n in counts if n > 0}
     each = sorted(weights.items(), reverse=True)
     kinds = {event.kind for event in of_kind(ours.run.folder.worker(0).events, Loop)}
-    who = _("the loop") if "loop" in kinds else _("an Estimator") if "estimator" in kinds else _("Keras fit")
+    who = _("an Estimator") if "estimator" in kinds else _("Keras fit") if "fit" in kinds else _("the loop")
     return VerificationError(
         _(
             "{where} has {total} examples: {spread}; {who} averages the replicas' means, so that an example counts "
             "{parts}, and 1/{total} on one device (weighted by examples the losses agree)",
-            where=_(where, step=k + 1),
+            where=where,
             total=total,
             spread=spread(counts),
             who=who,

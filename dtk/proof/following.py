@@ -61,15 +61,28 @@ def can_be_followed(run: RunLike) -> bool:
     return bool(RecordedStates(run.folder).units)
 
 
+def changed_by_no_call(run: RunLike) -> bool:
+    """Whether all of its calls were watched, and none made an update or wrote to a variable."""
+    return RecordedStates(run.folder).last == (0, 0)
+
+
+def without_states(run: RunLike) -> VerificationError:
+    """Why none of its steps can be followed."""
+    what = _("the state of no step was recorded, so none can be followed")
+    remedy = _("make the run by dtk.run, without DTK_STATES=0, with room on the disk")
+    if changed_by_no_call(run):
+        what = _("no call has changed a variable, and what is set between calls can't be followed")
+        remedy = _("update in the step: by an optimizer, or in the tf.function or strategy.run that computes")
+    return VerificationError(what, reason="not followed", remedy=remedy)
+
+
 def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following]) -> Iterator[str]:
     """Yields the lines of the followers that agree; raises what differs.
 
     source: the run whose function is called. found: gets what each follower found, by its number of replicas.
     """
     if not can_be_followed(ours.run):
-        what = _("the state of no step was recorded, so none can be followed")
-        remedy = _("make the run by dtk.run, without DTK_STATES=0, with room on the disk")
-        raise VerificationError(what, reason="not followed", remedy=remedy)
+        raise without_states(ours.run)
     found[1] = alone = followed(ours, source, 1)
     failed = alone.failed
     if failed is None:
@@ -297,7 +310,7 @@ def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
     """What each replica rightly does by itself: what it is called where it is switched off, and why it differs."""
     # What is not known is tried: where steps run eagerly, and where the graph with the updates is not the model's.
     if facts.by_ring(ours.run) or facts.operations(ours.run).draws != []:
-        words = N_("each replica draws random numbers of its own, as for Dropout or noise")
+        words = N_("each replica draws random numbers for its own part of the batch, as for Dropout or noise")
         yield "random", _(words)
     held = RecordedStates(ours.run.folder).variables
     norms = [norm for event in facts.events(ours.run, Loop) for norm in event.norms]
@@ -339,14 +352,20 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
         return VerificationError(
             _(what, step=ours.at(steps.damaged or 1)), step=steps.damaged, reason="states", remedy=_("run it again")
         )
-    made = 0 if theirs is None else theirs.steps
-    if made != ours.steps or not (steps.proved or steps.is_open):
+    made, count = 0 if theirs is None else theirs.steps, ours.steps
+    if made != count or not (steps.proved or steps.is_open):
         what = N_("{whom} made {others} steps, the {run} {steps}")
+        if not count:  # known by their states alone
+            what, count = N_("{whom} made {others} calls that train, the {run} {steps}"), steps.recorded
+            made = sum(line["units"] for line in steps.lines)
+        remedy = N_("let the data and its size alone decide how many steps there are")
+        if not made:
+            remedy = N_("if it restores what the run has saved, or finds it, remove that first")
         return VerificationError(
-            _(what, whom=whom(replicas), others=made, run=ours.name, steps=ours.steps),
-            step=min(made, ours.steps) + 1,
-            reason="steps",
-            remedy=_("let the data and its size alone decide how many steps there are"),
+            _(what, whom=whom(replicas), others=made, run=ours.name, steps=count),
+            step=min(made, count) + 1,
+            reason="steps" if made else "not followed",
+            remedy=_(remedy),
         )
     return _undecided(steps, ours.steps or len(steps.followed)) if steps.is_open else None
 

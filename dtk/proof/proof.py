@@ -108,6 +108,14 @@ class Steps:
             found[line["step"] - 1 :] = levels[order][half] if len(order) else 0.0
         return np.minimum(found, MOST_OF_LOSS)
 
+    def by_replica(self, name: str, *shape: int) -> np.ndarray:
+        """What the lines have of each replica, `(steps, *shape)`, by their name for it; NaN at steps without."""
+        found = np.full((max(self.followed, default=0), *shape), np.nan)
+        for line in self.lines:
+            if np.shape(line.get(name, ())) == shape:
+                found[line["step"] - 1] = line[name]
+        return found
+
     @cached_property
     def kept(self) -> dict[str, str]:
         """What optimizers keep, such as moments: the name of each such variable, and of its weight."""

@@ -34,6 +34,8 @@ def look_at_shares(case: Case) -> Diagnosis | None:
     if case.replicas < 2 or case.failed.reason != "loss" or case.failed.step is None:
         return None
     same = np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1)
+    if case.ours.read is not None:
+        return _look_at_targets(case, same)
     if not same.all() or abs(shares[0, 0] - case.other[0]) > RTOL * abs(case.other[0]):
         return None
     what = N_(
@@ -42,6 +44,15 @@ def look_at_shares(case: Case) -> Diagnosis | None:
     )
     said = _(what, n=case.replicas, loss=shares[0, 0], whom=case.followed[1].whom)
     return case.found("reduced value", said, also=() if case.same_data else ("sharding off",))
+
+
+def _look_at_targets(case: Case, same: np.ndarray) -> Diagnosis | None:
+    """All replicas took gradients of one number at each call, as they do of the same examples."""
+    steps = [] if case.one is None else [step - 1 for step in case.one.followed if step - 1 < case.steps]
+    if not same[steps].all() or len(steps) < 2 or np.ptp(case.mine[steps]) <= RTOL * np.abs(case.mine[steps]).max():
+        return None
+    what = N_("{losses}; all {n} replicas have the same loss, so they read the same examples")
+    return case.found("sharding off", _(what, losses=case.losses(case.failed.step or 1), n=case.replicas))
 
 
 def look_at_first_loss(case: Case) -> Diagnosis | None:
@@ -63,7 +74,7 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
         return _beside_a_penalty(case, step)
     key, what = hits[0]
     also = tuple(dict.fromkeys(hit[0] for hit in hits[1:] if hit[0] != key))
-    ratio = _("ratio of the losses at step {step}: {ratio:.6g}", step=step, ratio=case.ratio[step - 1])
+    ratio = _("ratio of the losses at {step}: {ratio:.6g}", step=case.ours.at(step), ratio=case.ratio[step - 1])
     said = _("{name}: {words}", name=case.losses(step), words=what)
     return case.found(key, said, [ratio], also)
 

@@ -17,7 +17,6 @@ import contextlib
 import json
 import math
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from dtk.compat import states, updates
-from dtk.compat.feeds import Feed, can_be_fed, read_beside
+from dtk.compat.feeds import Feed, can_be_fed, read_beside, rows
 from dtk.compat.states import Variable
 from dtk.environment import Here
 from dtk.records import RunFolder
@@ -42,16 +41,11 @@ from dtk.worker.recorded import (
     described,
     differs,
     end_alike,
-    rounding_dominates,
     weight_of,
 )
-from dtk.worker.rounding import Made, Repeated, one, same_bits
+from dtk.worker.rounding import Levels, Made, Repeated, one, same_bits
 from dtk.worker.states import NOTHING, Ended, Snapshot, Watched, take, watch, watcher
 
-REPEATS = 10  # of a step at most, to find whether its difference is rounding
-FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
-LEAST = 2e-5  # of an update; below, nothing is looked at
-ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
 FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldest are forgotten
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
 _ONCE = Made(None, None, (), {}, NOTHING, NOTHING)  # a step that can't be made again
@@ -61,17 +55,18 @@ FURTHER = 11  # steps that are looked at after the first wrong one: what is the 
 class Follower:
     """Follows the units of a run in this process.
 
-    A line of `follow.jsonl`: {"unit", "units": how many it stands for, "step": its first, "kind": "update" or
-    "between" (what happened since the unit before, or what the function began with), "numbers": of the variables
-    compared, "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the
-    cluster's change, of this process's, their scalar product, and how much of the cluster's change rounding may be,
-    "toward": how far the two go along the weight before (of an optimizer's variable: the weight that it belongs to),
-    "wrong": numbers of those that differ by more, "single": [number, value here, value in the cluster] of each of
-    these that is one number, "measured": false where the step did not repeat itself, "open": true where nothing tells
-    how much of it is rounding, "split": numbers of those of which this process's replicas hold different values}. The
-    first line: {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "made":
-    updates, "whole": whether all were followed and nothing is missing between them, "levels", "coarse", "unmatched",
-    "damaged": the step whose state is}.
+    A line of `follow.jsonl`: {"unit", "units": how many it stands for, "step": its first, "kind": "update" or "between"
+    (what happened since the unit before, or what the function began with), "numbers": of the variables compared,
+    "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
+    change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": how
+    far the two go along the weight before (of an optimizer's variable: the weight that it belongs to), "wrong": numbers
+    of those that differ by more, "single": [number, value here, value in the cluster] of each of these that is one
+    number, "mine", "targets": what gradients were taken of, by replica, here and in the cluster, "read": by replica,
+    how many examples this process has read, and their fingerprint, "measured": false where the step did not repeat
+    itself, "open": true where nothing tells how much of it is rounding, "split": numbers of those of which this
+    process's replicas hold different values}. The first line: {"variables": [name, values] by number}, the last:
+    {"end": why, "recorded": units there were, "made": updates, "whole": whether all were followed and nothing is
+    missing between them, "levels", "coarse", "unmatched", "damaged": the step whose state is}.
     """
 
     def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
@@ -81,13 +76,11 @@ class Follower:
         # Before a call that may be a unit: the state, what was taken over before, and a line where something differs.
         self._open: tuple[Snapshot, State, dict[str, Any] | None] | None = None
         self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state
-        self.levels = dict(levels)
+        self.levels = Levels(levels)
         self._repeated = 0
-        self._spreads: dict[int, list[float]] = {}
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
         self._beside: dict[int, tuple[Any, list[Any]]] = {}  # a function, and the data that it reads by itself
         self._folds = Folds()
-        self._belongs: dict[int, int | None] = {}  # an optimizer's variable -> its weight, by number
         self._taken: State = {}  # what was taken over after the unit before
         self._file = os.open(place.folder.path / "follow.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._write({"variables": [[each["name"], math.prod(each["shape"])] for each in self.recorded.variables]})
@@ -141,6 +134,8 @@ class Follower:
             self._began, self._taken = None, {}
             if first is not None:
                 self._unit(first, made)
+            else:
+                updates.targets()
 
     @contextlib.contextmanager
     def _undamaged(self) -> Iterator[None]:
@@ -157,6 +152,7 @@ class Follower:
                 self._began = (first, made.before)
             return
         begun, there = self.recorded.before(first), self.recorded.after(last)
+        mine, theirs = updates.targets(), self.recorded.taken(first, last)
         matched = self._matched(made, first, last)
         line = self._compare(made.before, made.after, begun, there, matched)
         for later in self.recorded.without_update(last) if line["wrong"] else ():
@@ -170,9 +166,12 @@ class Follower:
         if line["wrong"]:
             self._measure(line, made, begun, matched, self.watched.position[0] - self.recorded.units[first].began[0])
         self._followed += 1 + last - first
-        weights = self._weights(matched, begun) if line["wrong"] else {}
-        facts = {"unit": last + 1, "units": 1 + last - first, "step": self.recorded.units[first].step}
-        self._write_line(line, weights, **facts, kind="update")
+        facts: dict[str, Any] = {"unit": last + 1, "units": 1 + last - first, "step": self.recorded.units[first].step}
+        if theirs and made.call is not None:
+            asked = line["wrong"] or self._left >= 0 or self.place.replicas > 1
+            read = rows(self._all_feeds(), made.args, made.kwargs) if asked else []
+            facts |= {"targets": theirs, "mine": mine, "read": read}
+        self._write_line(line, self._weights(matched, begun) if line["wrong"] else {}, **facts, kind="update")
         self._take_over(matched, there, made.after)
         if line.get("measured", True):  # of the others later steps decide
             self._stop_early(line["wrong"])
@@ -202,9 +201,9 @@ class Follower:
         if lost:
             self._end("unmatched", unmatched=sorted(lost))
         matched = {n: each for each in mine if (n := numbers.get(each.identity)) is not None and n in expected}
-        if len(matched) != len(self._belongs):
+        if len(matched) != len(self.levels.belongs):
             by_name = {v.name: n for n, v in matched.items()}
-            self._belongs = {n: by_name.get(weight_of(v.name, by_name) or "") for n, v in matched.items()}
+            self.levels.belongs = {n: by_name.get(weight_of(v.name, by_name) or "") for n, v in matched.items()}
         return matched
 
     def _fed(self, subject: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -309,7 +308,7 @@ class Follower:
         """What the weights held that the optimizers' variables belong to, by these variables' numbers."""
         return {
             n: begun[weight][0]
-            for n, weight in self._belongs.items()
+            for n, weight in self.levels.belongs.items()
             if weight in begun and n in matched and begun[weight][0].shape == matched[n].shape
         }
 
@@ -319,7 +318,7 @@ class Follower:
     def _line(self, changes: list[Change]) -> dict[str, Any]:
         """What changes are compared by, by the variable's number, and the changes."""
         line = {"changes": changes, **compared(changes)}
-        line["level"] = {number: self.levels.get(number, LEAST) for number in line["ratio"]}
+        line["level"] = {number: self.levels.usual(number) for number in line["ratio"]}
         line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
         return line
 
@@ -373,67 +372,10 @@ class Follower:
             # A step that does not repeat itself teaches nothing by being repeated; a sum whose terms cancel, as a
             # bias's before a softmax, is no more than their rounding, which threads alone make another one.
             if others <= FEW * sum(values.values()):
-                self._perturb(line, again, spread)
-                self._doubt(line, values)
+                self.levels.judge(line, again, spread, values)
             else:
                 line["measured"] = False
         again.restore()
-
-    def _perturb(self, line: dict[str, Any], again: Repeated, spread: dict[int, float]) -> None:
-        """spread: gets the largest difference of each variable."""
-        least: dict[int, float] = {}
-        for repeat in range(REPEATS):
-            for number, apart in again.perturbed().items():
-                spread[number] = max(spread[number], apart)
-                least[number] = min(least.get(number, apart), apart)
-            if repeat and self._judge(line, spread):
-                break
-        self._learn(line, least)
-        left = [line["ratio"][number] for number in line["wrong"]]
-        # Sums whose terms cancel round by more. An order of the examples that changes much says something else.
-        for _ in range(ORDERS if left and max(left) <= ORDERED else 0):
-            for number, apart in again.reordered().items():
-                if again.part(number, apart) <= ORDERED:
-                    spread[number] = max(spread[number], apart)
-            self._judge(line, spread)
-
-    def _doubt(self, line: dict[str, Any], values: dict[int, int]) -> None:
-        """Where rounding is much of an update, a few values that differ by more than was measured decide nothing.
-
-        Ten repetitions can't hit every kink (a ReLU6 before batch norm, say) in each of 600 variables.
-        """
-        wrong, rest = line["wrong"], {n: line["ratio"][n] for n in values if n not in line["wrong"]}
-        few = sum(values.get(number, math.inf) for number in wrong) <= FEW * sum(values.values())
-        if wrong and few and rounding_dominates(rest, values, updates.precision()):
-            line["wrong"] = []
-
-    def _judge(self, line: dict[str, Any], spread: dict[int, float]) -> bool:
-        """Whether rounding explains all differences; `wrong` has those that it does not."""
-        for number, size in line["size"].items():
-            apart = FACTOR * spread.get(number, 0.0)
-            here = apart / size if size else (1.0 if apart >= line["apart"][number] else 0.0)  # terms that cancel there
-            line["level"][number] = max(here, self.levels.get(number, LEAST))
-        self._alike(line["level"])
-        line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
-        return not line["wrong"]
-
-    def _alike(self, levels: dict[int, float]) -> None:
-        """Where rounding may be all of a weight's change and of one of its optimizer's variables, it may be of all."""
-        held = {number: self._belongs.get(number) for number in levels}
-        owner = {number: number if weight is None else weight for number, weight in held.items()}
-        noise = Counter(owner[number] for number, level in levels.items() if level >= 1)
-        levels.update({number: max(1.0, level) for number, level in levels.items() if noise[owner[number]] > 1})
-
-    def _learn(self, line: dict[str, Any], least: dict[int, float]) -> None:
-        """The usual rounding of each variable: the median, over repeated steps, of the least that a change made.
-
-        The least, as a kink (a ReLU near 0) that a change has moved over says something of this one step alone.
-        """
-        for number, size in line["size"].items():
-            if size:
-                self._spreads.setdefault(number, []).append(FACTOR * least.get(number, 0.0) / size)
-                self.levels[number] = max(LEAST, float(np.median(self._spreads[number])))
-        self._alike(self.levels)
 
     # ---- what comes of it
 
@@ -463,7 +405,7 @@ class Follower:
             except Damaged as damage:
                 why, facts = "damaged", {"damaged": damage.args[0]}
         whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
-        facts |= {"levels": {number: level for number, level in self.levels.items() if level > LEAST}}
+        facts |= {"levels": self.levels.above()}
         facts |= {"coarse": updates.precision(), "recorded": len(recorded.units), "whole": whole}
         facts |= {"made": recorded.last[0] if recorded.last else 0}
         self._write({"end": why, **facts})

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
-from dtk.compat import tap, updates
+from dtk.compat import feeds, tap, updates
 from dtk.compat.libraries import tf
 from dtk.compat.per_replica import key_of, name_of, strategy_of
 from dtk.compat.strategies import has_a_cluster
@@ -221,8 +221,8 @@ def watch_updates(place: Here) -> None:
         alone = not _may_train_alone(place) and not has_a_cluster()
         place.journal.event(events.Traced(place.now(), optimizer=optimizer.name, alone=alone, **facts))
 
-    updates.watch_gradients()
-    updates.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
+    updates.watch_gradients(place.replicas)
+    feeds.watch_datasets(lambda **found: place.journal.event(events.Augments(place.now(), **found)))
     for name in ("keras", "tf_keras"):
         wrapt.register_post_import_hook(lambda keras: updates.watch(keras, place.replicas, traced), name)
 

@@ -37,6 +37,7 @@ class Unit:
     numbers: list[dict[int, int]] = field(repr=False)  # of variables: in each worker's process, in the whole run
     digests: dict[str, dict[str, list[int]]] = field(repr=False)
     places: list[list[list[Any]]] = field(repr=False)  # each worker's: when, number of the variable, offset, bytes
+    taken: list[float]  # what each replica's gradients were taken of; [] where that is not known
 
 
 class RecordedStates:
@@ -63,16 +64,15 @@ class RecordedStates:
         lines = folder.worker(0).units
         units = [line for line in lines if "unit" in line and not line.get("end")]
         numbers = [self._numbers(folder, worker) for worker in range(folder.workers)]
-        others = [corner.units for corner in folder.each[1:]]
-        places = [{line["unit"]: line["values"] for line in its if "unit" in line} for its in others]
+        others = [{line["unit"]: line for line in corner.units if "unit" in line} for corner in folder.each[1:]]
         before = 0
         if units and self.units:  # a later start: it goes on after the step that it has restored
             keep = [unit for unit in self.units if unit.step < units[0]["step"]]
             before = (keep[-1].ended[0] if keep else 0) - units[0]["began"][0]
             self.units = keep
-        made = [_unit(line, folder, numbers, before, places) for line in units]
+        made = [_unit(line, folder, numbers, before, others) for line in units]
         self.units += made
-        self.end = next((_unit(line, folder, numbers, before, places) for line in lines if line.get("end")), None)
+        self.end = next((_unit(line, folder, numbers, before, others) for line in lines if line.get("end")), None)
         last = next((line["last"]["position"] for line in lines if "last" in line), None)
         self.last = None if last is None else (last[0] + before, last[1])
 
@@ -120,6 +120,11 @@ class RecordedStates:
         units = self.units[first : last + 1]
         written = {unit.numbers[0][int(number)] for unit in units for number in unit.digests["after"]}
         return written & self.units[last].here
+
+    def taken(self, first: int, last: int) -> list[float]:
+        """Of each replica, what the gradients of these units were taken of, in all; [] where that is not known."""
+        each = [unit.taken for unit in self.units[first : last + 1]]
+        return [sum(values) for values in zip(*each, strict=True)] if all(each) else []
 
     def before(self, place: int) -> State:
         """What all variables held before a unit; units are asked for in their order."""
@@ -191,10 +196,11 @@ def _dtype(name: str) -> Any:
 def _unit(
     line: dict[str, Any], folder: RunFolder, numbers: list[dict[int, int]], before: int, others: list[Any]
 ) -> Unit:
+    lines: list[dict[str, Any]] = [line, *(each.get(line["unit"], {}) for each in others)]
     began, ended = ((each[0] + before, each[1]) for each in (line["began"], line["ended"]))
-    here, number = frozenset(numbers[0][number] for number in line["here"]), line["unit"]
-    places = [line["values"], *(each.get(number, []) for each in others)]
-    return Unit(began, ended, line["step"], here, folder, numbers, line["digests"], places)
+    here, places = frozenset(numbers[0][number] for number in line["here"]), [its.get("values", []) for its in lines]
+    taken = [number for its in lines for number in its["taken"]] if all("taken" in its for its in lines) else []
+    return Unit(began, ended, line["step"], here, folder, numbers, line["digests"], places, taken)
 
 
 def weight_of(name: str, names: Iterable[str]) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,9 +13,13 @@ from dtk.compat import states, updates
 from dtk.compat.feeds import Feed, is_data, read_beside
 from dtk.compat.libraries import tf
 from dtk.compat.states import Variable
-from dtk.worker.recorded import ROUNDING
+from dtk.worker.recorded import FEW, ROUNDING, differs, rounding_dominates
 from dtk.worker.states import Snapshot, take
 
+REPEATS = 10  # of a step at most, to find whether its difference is rounding
+FACTOR = 8.0  # how much larger a difference may be than what a change in the last digits of weights and inputs makes
+LEAST = 2e-5  # of an update; below, nothing is looked at
+ORDERED, ORDERS = 1e-3, 3  # of an update: the largest that other orders of a batch may explain; how many are tried
 LAST_DIGITS = 4.0  # how large a change is, in units in the last place: sums of many products are as coarse
 
 
@@ -108,6 +114,94 @@ class Repeated:
             number: float(np.linalg.norm(change(each, begins[id(each)], ends.of(each)) - self._plain[number]))
             for number, each in self.matched.items()
         }
+
+
+class Levels:
+    """How much of each variable's change rounding may be, by number.
+
+    belongs: the number of the weight that an optimizer's variable belongs to, by its own; None for what is no such.
+    """
+
+    def __init__(self, levels: dict[int, float]):
+        self.belongs: dict[int, int | None] = {}
+        self._levels = dict(levels)
+        self._spreads: dict[int, list[float]] = {}
+
+    def usual(self, number: int) -> float:
+        return self._levels.get(number, LEAST)
+
+    def above(self) -> dict[int, float]:
+        """Those that are more than usual."""
+        return {number: level for number, level in self._levels.items() if level > LEAST}
+
+    def judge(self, line: dict[str, Any], again: Repeated, spread: dict[int, float], values: dict[int, int]) -> None:
+        """Makes the step again with last digits changed; in `line`, sets "level" and "wrong" by what comes of it.
+
+        spread: gets the largest difference of each variable. values: how many each has.
+        """
+        self._perturb(line, again, spread)
+        self._doubt(line, values)
+
+    def _perturb(self, line: dict[str, Any], again: Repeated, spread: dict[int, float]) -> None:
+        least: dict[int, float] = {}
+        for repeat in range(REPEATS):
+            for number, apart in again.perturbed().items():
+                spread[number] = max(spread[number], apart)
+                least[number] = min(least.get(number, apart), apart)
+            if repeat and self._judge(line, spread):
+                break
+        self._learn(line, least)
+        # Sums whose terms cancel round by more. An order of the examples that changes much says something else, unless
+        # all that the optimizer keeps agrees: Adam divides what is left of such a sum by its own size.
+        small = {n for n in line["ratio"] if line["ratio"][n] <= ORDERED or self._kept_agrees(n, line)}
+        for _ in range(ORDERS if line["wrong"] and small.issuperset(line["wrong"]) else 0):
+            for number, apart in again.reordered().items():
+                if again.part(number, apart) <= ORDERED or self._kept_agrees(number, line):
+                    spread[number] = max(spread[number], apart)
+            self._judge(line, spread)
+
+    def _kept_agrees(self, number: int, line: dict[str, Any]) -> bool:
+        """Whether all that an optimizer keeps of a weight has changed as in the cluster."""
+        kept = [each for each, weight in self.belongs.items() if weight == number]
+        return bool(kept) and all(line["ratio"].get(each, 0.0) <= line["level"].get(each, LEAST) for each in kept)
+
+    def _doubt(self, line: dict[str, Any], values: dict[int, int]) -> None:
+        """Where rounding is much of an update, a few values that differ by more than was measured decide nothing.
+
+        Ten repetitions can't hit every kink (a ReLU6 before batch norm, say) in each of 600 variables.
+        """
+        wrong, rest = line["wrong"], {n: line["ratio"][n] for n in values if n not in line["wrong"]}
+        few = sum(values.get(number, math.inf) for number in wrong) <= FEW * sum(values.values())
+        if wrong and few and rounding_dominates(rest, values, updates.precision()):
+            line["wrong"] = []
+
+    def _judge(self, line: dict[str, Any], spread: dict[int, float]) -> bool:
+        """Whether rounding explains all differences; `wrong` has those that it does not."""
+        for number, size in line["size"].items():
+            apart = FACTOR * spread.get(number, 0.0)
+            here = apart / size if size else (1.0 if apart >= line["apart"][number] else 0.0)  # terms that cancel there
+            line["level"][number] = max(here, self.usual(number))
+        self._alike(line["level"])
+        line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
+        return not line["wrong"]
+
+    def _alike(self, levels: dict[int, float]) -> None:
+        """Where rounding may be all of a weight's change and of one of its optimizer's variables, it may be of all."""
+        held = {number: self.belongs.get(number) for number in levels}
+        owner = {number: number if weight is None else weight for number, weight in held.items()}
+        noise = Counter(owner[number] for number, level in levels.items() if level >= 1)
+        levels.update({number: max(1.0, level) for number, level in levels.items() if noise[owner[number]] > 1})
+
+    def _learn(self, line: dict[str, Any], least: dict[int, float]) -> None:
+        """The usual rounding of each variable: the median, over repeated steps, of the least that a change made.
+
+        The least, as a kink (a ReLU near 0) that a change has moved over says something of this one step alone.
+        """
+        for number, size in line["size"].items():
+            if size:
+                self._spreads.setdefault(number, []).append(FACTOR * least.get(number, 0.0) / size)
+                self._levels[number] = max(LEAST, float(np.median(self._spreads[number])))
+        self._alike(self._levels)
 
 
 def one(variable: Variable, values: list[Any]) -> Any:

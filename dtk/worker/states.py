@@ -4,7 +4,8 @@ In the worker's directory:
 
     variables.jsonl   one line a variable, when it is first seen
     units.jsonl       one line a recorded unit (`dtk.compat.states`): number, its first step, where it began and
-                      ended (`Watched.position`), digests of what it changed, and where its values are
+                      ended (`Watched.position`), digests of what it changed, where its values are, and, while no
+                      step is recorded, what gradients were taken of, by replica
     states.bin        the values of all units, one after another
 
 The chief writes values; the other workers write digests, and the values of variables of which each replica has its own.
@@ -166,9 +167,11 @@ class Recorder:
     def _unit(self, known: bool, began: tuple[int, int], before: Snapshot | None, after: Snapshot | None) -> None:
         self.units += 1
         self._fresh = max(0, (self._fresh if known else FRESH) - 1)
-        size = 0
+        size, steps = 0, progress(self.place).steps
+        taken = updates.targets() if not steps else []  # recorded steps have losses of their own
         if before is not None and after is not None:
-            size = self._write(before, after, began=began, ended=self.watched.position, step=self._step(began))
+            facts = {"began": began, "ended": self.watched.position, "step": self._step(began)}
+            size = self._write(before, after, **facts, **({"taken": taken} if taken else {}))
         self.held = after
         self._plan(size)
 
