@@ -33,7 +33,7 @@ _HELLO_SECONDS = 5.0
 
 @dataclass
 class Peer:
-    """A worker. key: its process's, for the source that started it; cells, control: the two connections.
+    """A worker. key: its process's, for the source that started it. links: its connections, "cells" and "control".
 
     running: the cell that it is in; None between cells.
     lost: its exit code, when it has ended.
@@ -41,8 +41,7 @@ class Peer:
 
     number: int
     key: str
-    cells: Wire | None = None
-    control: Wire | None = None
+    links: dict[str, Wire] = field(default_factory=dict)
     running: int | None = None
     lost: int | None = None
 
@@ -71,24 +70,23 @@ class Peer:
 
     def say(self, message: Message) -> None:
         """Sends the main thread a message."""
-        assert self.cells is not None, "it is ready"
-        self.cells.send(message)
+        self.links["cells"].send(message)
 
     def ask(self, do: str, seconds: float = 5.0, **more: Any) -> Message | None:
         """What the control thread answers, within so many seconds; None where the worker has ended."""
-        if self.control is None or self.lost is not None:
+        control = self.links.get("control")
+        if control is None or self.lost is not None:
             return None
         number, deadline = time.monotonic_ns(), time.monotonic() + seconds
-        self.control.send({"do": do, "id": number, **more})
-        while (answer := self.control.next(max(0.0, deadline - time.monotonic()))) is not None:
+        control.send({"do": do, "id": number, **more})
+        while (answer := control.next(max(0.0, deadline - time.monotonic()))) is not None:
             if answer["id"] == number:
                 return answer
         return None
 
     def close(self) -> None:
-        for link in (self.cells, self.control):
-            if link is not None:
-                link.close()
+        for link in self.links.values():
+            link.close()
 
 
 @dataclass
@@ -189,7 +187,7 @@ def kill(started: Started, peers: list[Peer]) -> None:
 def _connect(started: Started, peers: list[Peer]) -> None:
     """Waits for these workers, which call when they have a strategy."""
     deadline = time.monotonic() + START_SECONDS
-    while late := [peer for peer in peers if peer.cells is None or peer.control is None]:
+    while late := [peer for peer in peers if len(peer.links) < 2]:
         sources: list[Any] = [started.listener, started.source]
         select.select(sources, [], [], 0.1)
         _admit(started)
@@ -212,10 +210,8 @@ def _admit(started: Started) -> None:
         hello = caller.next(_HELLO_SECONDS)
         if hello is None:
             caller.close()
-        elif hello["channel"] == "control":
-            started.peers[hello["worker"]].control = caller
         else:
-            started.peers[hello["worker"]].cells = caller
+            started.peers[hello["worker"]].links[hello["channel"]] = caller
 
 
 def _failed(started: Started, peer: Peer) -> WorkerFailed:

@@ -218,7 +218,7 @@ class Session:
         running, (asked, until) = self.running(), self._asked
         # Of two that ask, one is heard until it goes on: lines typed at a debugger are for one worker.
         first = [peer for peer in running if peer is asked and time.monotonic() < until]
-        links: dict[Any, Peer] = {peer.cells: peer for peer in first or running if peer.cells is not None}
+        links: dict[Any, Peer] = {peer.links["cells"]: peer for peer in first or running}
         for link in select.select([*links, self.started.source], [], [], HEAR_SECONDS)[0]:
             if link in links:
                 for message in link.receive():
@@ -330,8 +330,7 @@ class Session:
         answers: dict[int, Message] = {}
         for peer in chosen:
             while peer.number not in answers:
-                assert peer.cells is not None, "it is idle"
-                answer = peer.cells.next(TASK_SECONDS)
+                answer = peer.links["cells"].next(TASK_SECONDS)
                 if answer is None:
                     raise peer.silent(TASK_SECONDS)
                 if answer.get("id") == number:
