@@ -260,7 +260,7 @@ class Cluster:
     def free(self) -> str:
         """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
         self._check_open()
-        return repair.free(self._session) if self._session.running() else str(repair.compare(self._session))
+        return repair.free(self._session) if self._session.running() else repair.compare(self._session)[1]
 
     def close(self) -> None:
         """Ends the workers. A second time it does nothing."""
@@ -311,11 +311,10 @@ class Cluster:
             _say_held(session, outcome)
         if not (outcome.errors or outcome.lost or outcome.waits):
             return outcome
-        differing = ""
+        equal, replicas = True, ""
         if len(session.idle()) == self.workers:
-            settled = repair.settle(session, enable=any(end["op"] for end in outcome.errors.values()))
-            differing = str(settled) if settled.differing else ""
-        raise _error_of(session, outcome, differing)
+            equal, replicas = repair.settle(session, enable=any(end["op"] for end in outcome.errors.values()))
+        raise _error_of(session, outcome, "" if equal else replicas)
 
     def _job(self) -> Job:
         """The session's cells as a run's function."""

@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from dtk.interactive import processes
 from dtk.interactive.session import CellOutcome, Session
@@ -30,34 +29,32 @@ HOW = {
 }
 
 
-@dataclass
-class Settled:
-    """How replicas are after a repair. compared: how many variables; differing: the names of those that differ."""
-
-    compared: int
-    differing: list[str]
-
-    def __str__(self) -> str:
-        n = self.compared
-        if self.differing:
-            names = first_three(self.differing)
-            return _("replicas differ in {names}: cluster.sync() gives all workers worker 0's", names=names)
-        return ngettext("replicas are equal ({n} variable compared)", "replicas are equal ({n} variables compared)", n)
-
-
 def interrupt(session: Session) -> str:
     """Stops what runs, with as little lost as possible, and says how."""
-    with _undisturbed():
-        outcome = session.outcome
-        stopped = _at_the_gate(session, outcome)
-        return _finish(session, outcome, "gate" if stopped else _by_force(session, outcome, ("python", "abort")))
+    return _stop(session, session.outcome, ("gate", "python", "abort"))
 
 
 def free(session: Session) -> str:
     """Ends waits in collectives, where the gate stops nobody, and says how."""
+    return _stop(session, CellOutcome(), ("abort",))
+
+
+def _stop(session: Session, outcome: CellOutcome, ways: Sequence[str]) -> str:
+    """Goes through the ways (keys of HOW) until one is enough; workers that none has freed get new processes."""
     with _undisturbed():
-        outcome = CellOutcome()
-        return _finish(session, outcome, _by_force(session, outcome, ("abort",)))
+        how = next((way for way in ways if _frees(session, outcome, way)), "process")
+        session.alike = False
+        within = {worker for worker, where in session.where().items() if where.within}  # though its cell may have ended
+        new = [peer for peer in session.peers if peer.running is not None or peer.number in within]
+        processes.kill(session.started, new)
+        session.open()
+        session.output.show(last=True)
+        forced = how == "abort" or bool(new) or any(end["op"] for end in outcome.errors.values())
+        replicas = settle(session, enable=forced)[1]
+        words = _(HOW["process" if new else how])
+        if new:
+            words = f"{words} ({workers_in_words([peer.number for peer in new])})"
+        return _("; ").join([words, replicas, *(restart(session, peer.number) for peer in new)])
 
 
 @contextlib.contextmanager
@@ -73,22 +70,6 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _finish(session: Session, outcome: CellOutcome, how: str) -> str:
-    """Gives those that could not be freed new processes. how: the step that was enough (a key of HOW)."""
-    session.repaired = True
-    within = {worker for worker, where in session.where().items() if where.within}  # though its cell may have ended
-    new = [peer for peer in session.peers if peer.running is not None or peer.number in within]
-    processes.kill(session.started, new)
-    session.open()
-    session.output.show(last=True)
-    forced = how == "abort" or bool(new) or any(end["op"] for end in outcome.errors.values())
-    settled = settle(session, enable=forced)
-    words = _(HOW["process" if new else how])
-    if new:
-        words = f"{words} ({workers_in_words([peer.number for peer in new])})"
-    return _("; ").join([words, str(settled), *(restart(session, peer.number) for peer in new)])
-
-
 def _until_idle(session: Session, outcome: CellOutcome, seconds: float) -> bool:
     """Whether no worker is in a cell any more, nor a thread of one in a collective, within so many seconds."""
     deadline = time.monotonic() + seconds
@@ -99,14 +80,26 @@ def _until_idle(session: Session, outcome: CellOutcome, seconds: float) -> bool:
     return True
 
 
+def _frees(session: Session, outcome: CellOutcome, way: str) -> bool:
+    """Tries this way; whether no worker is in a cell any more."""
+    if way == "gate":
+        return _at_the_gate(session, outcome)
+    until = time.monotonic() + _SECONDS[way]
+    while time.monotonic() < until:
+        # Whoever waits is freed once; what it calls next may wait again, so it is said anew.
+        for peer in session.peers:
+            if way == "abort":
+                peer.ask("abort")
+            if peer.running is not None:
+                peer.ask("interrupt")
+        if _until_idle(session, outcome, STILL_SECONDS):
+            return True
+    return False
+
+
 def _at_the_gate(session: Session, outcome: CellOutcome) -> bool:
     """All are held, those behind go on to the highest counters, and there each stops."""
-    running = session.running()
-    for peer in running:
-        peer.ask("hold", limits={}, raises=False)
-    highest = session.highest()
-    for peer in running:
-        peer.ask("hold", limits=highest, raises=True)
+    session.hold(raises=True)
     began, before = time.monotonic(), _progress(session)
     while not _until_idle(session, outcome, STILL_SECONDS):
         now = _progress(session)
@@ -121,23 +114,8 @@ def _progress(session: Session) -> list[tuple[int | None, int, int]]:
     return [(where.cell, where.count, int(where.cpu / 0.01)) for where in session.where().values()]
 
 
-def _by_force(session: Session, outcome: CellOutcome, ways: Sequence[str]) -> str:
-    for how in ways:
-        until = time.monotonic() + _SECONDS[how]
-        while time.monotonic() < until:
-            # Whoever waits is freed once; what it calls next may wait again, so it is said anew.
-            for peer in session.peers:
-                if how == "abort":
-                    peer.ask("abort")
-                if peer.running is not None:
-                    peer.ask("interrupt")
-            if _until_idle(session, outcome, STILL_SECONDS):
-                return how
-    return "process"
-
-
-def settle(session: Session, enable: bool) -> Settled:
-    """With all workers idle: counters are alike again, collectives enabled, replicas compared."""
+def settle(session: Session, enable: bool) -> tuple[bool, str]:
+    """With all workers idle: counters are alike again, collectives enabled; then as `compare`."""
     keys = [dict(where.keys) for where in session.where().values()]
     if enable or any(each != keys[0] for each in keys):
         used = max((number for each in keys for number in each.values()), default=0)
@@ -145,12 +123,18 @@ def settle(session: Session, enable: bool) -> Settled:
     return compare(session)
 
 
-def compare(session: Session) -> Settled:
-    """Digests of all variables that are to be equal on all workers."""
+def compare(session: Session) -> tuple[bool, str]:
+    """Whether all variables are equal that are to be equal on all workers, by their digests; and that in words."""
     found = [answer["digests"] for answer in session.do("digests").values()]
     shared = [name for name in found[0] if all(name in each for each in found)]
     differing = [name for name in shared if len({part for each in found for part in each[name].split()}) > 1]
-    return Settled(len(shared), differing)
+    if differing:
+        names = first_three(differing)
+        return False, _("replicas differ in {names}: cluster.sync() gives all workers worker 0's", names=names)
+    n = len(shared)
+    return True, ngettext(
+        "replicas are equal ({n} variable compared)", "replicas are equal ({n} variables compared)", n
+    )
 
 
 def sync(session: Session, names: list[str], giver: int) -> str:
@@ -158,7 +142,7 @@ def sync(session: Session, names: list[str], giver: int) -> str:
     with _given(session, names, giver) as (file, count):
         session.do("take", names=names, file=file, giver=giver)
     words = ngettext("{n} variable from worker {worker}", "{n} variables from worker {worker}", count, worker=giver)
-    return _("; ").join([words, str(compare(session))])
+    return _("; ").join([words, compare(session)[1]])
 
 
 @contextlib.contextmanager
@@ -180,7 +164,7 @@ def restart(session: Session, worker: int) -> str:
 
     None of the others is in a cell; some may have ended as well.
     """
-    session.repaired = True
+    session.alike = False
     processes.replace(session.started, worker)
     cells = session.gone_through(worker)
     others = [peer.number for peer in session.idle() if peer.number != worker]
@@ -188,27 +172,19 @@ def restart(session: Session, worker: int) -> str:
         done = session.do("replay", [worker], cells=cells, file=file)[worker]
         if others:
             session.do("take", names=[], file=file, giver=others[0])
+    words = N_("{again} of {all} cells ran again; up to the first all-reduce: {cut}, with an error: {failed}")
+    cut, failed = (_(", ").join(session.cells[k - 1].name for k in done[how]) or "-" for how in ("cut", "failed"))
+    again = len(cells) - len(done["cut"]) - len(done["failed"])
     said = [
         _("worker {worker} is a new process", worker=worker),
-        _cells_in_words(len(cells), *([session.cells[k - 1].name for k in done[how]] for how in ("cut", "failed"))),
+        _(words, again=again, all=len(cells), cut=cut, failed=failed),
     ]
     if done["taken"]:
         said.append(_("{names} from worker {worker}", names=", ".join(done["taken"]), worker=others[0]))
     if done["lacking"]:
         said.append(_("it lacks {names}", names=", ".join(done["lacking"])))
     if others:
-        said.append(str(settle(session, enable=True)))
+        said.append(settle(session, enable=True)[1])
     said += [peer.ended for peer in session.peers if peer.lost is not None]
     session.output.skip()
     return _("; ").join(said)
-
-
-def _cells_in_words(count: int, cut: Sequence[str], failed: Sequence[str]) -> str:
-    """
-    >>> _cells_in_words(4, ["In [3]"], [])
-    '3 of 4 cells ran again; up to the first all-reduce: In [3], with an error: -'
-    """
-    words = N_("{again} of {all} cells ran again; up to the first all-reduce: {cut}, with an error: {failed}")
-    cells = {"cut": cut, "failed": failed}
-    listed = {name: _(", ").join(each) or "-" for name, each in cells.items()}
-    return _(words, again=count - len(cut) - len(failed), all=count, **listed)

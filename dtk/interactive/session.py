@@ -100,10 +100,10 @@ class Session:
         self.started = started
         self.output = CellPrinter(started.folder)
         self.cells: list[Cell] = []
-        self.repaired = False  # whether cells were interrupted, or a worker replaced
+        # Whether all workers went through the same: no cell for all has failed, nothing was interrupted or replaced.
+        self.alike = True
         self.outcome = CellOutcome()  # of the last wait, as far as it had come when it was interrupted
         self._paused = False
-        self._waits = False  # for a cell: only then the learner is asked for lines
         self._asked: tuple[Peer | None, float] = (None, 0.0)  # who has asked, and until when it is heard first
 
     @property
@@ -122,11 +122,6 @@ class Session:
         return [peer for peer in self.peers if peer.running is not None]
 
     # ---- cells
-
-    def failed(self) -> bool:
-        """Whether a cell that all workers were sent has ended with an error or an interrupt on any of them."""
-        shared = [cell for cell in self.cells if len(cell.workers) == len(self.peers)]
-        return any(not cell.went_through(worker) for cell in shared for worker in cell.ends)
 
     def gone_through(self, worker: int) -> list[tuple[int, str]]:
         """(number, code) of the cells that a worker went through; one that was interrupted may never end."""
@@ -163,7 +158,7 @@ class Session:
                 place = self.in_words(Where.of(peer.number, 0.0, peer.ask("where") or {}).place)
                 name = self.cells[peer.running - 1].name
                 raise ClusterConfigError(_(words, worker=peer.name, cell=name, place=place))
-        everywhere = len(targets) == len(self.peers) and not self.repaired and not self.failed()
+        everywhere = len(targets) == len(self.peers) and self.alike
         number = self.number + 1
         self.cells.append(Cell(number, message.get("code"), tuple(targets), cell_here(), not message["value"]))
         self.output.begin()
@@ -173,18 +168,11 @@ class Session:
 
     def wait(self) -> CellOutcome:
         """Returns when no worker is in a cell, or those that are can't go on."""
-        self._waits = True
-        try:
-            return self._wait()
-        finally:
-            self._waits = False
-
-    def _wait(self) -> CellOutcome:
         outcome = self.outcome = CellOutcome()
         looked = shown = time.monotonic()
         before: dict[int, Where] = {}
         while self.running():
-            self.hear(outcome)
+            self.hear(outcome, asks=True)
             now = time.monotonic()
             if now - shown > SHOW_SECONDS:
                 self.output.show()
@@ -213,8 +201,8 @@ class Session:
         outcome.unlike = outcome.unlike or unlike(now, self.lines)
         return now
 
-    def hear(self, outcome: CellOutcome) -> None:
-        """Takes in what workers in a cell send within HEAR_SECONDS."""
+    def hear(self, outcome: CellOutcome, asks: bool = False) -> None:
+        """Takes in what workers in a cell send within HEAR_SECONDS. asks: whether the learner is asked for lines."""
         running, (asked, until) = self.running(), self._asked
         # Of two that ask, one is heard until it goes on: lines typed at a debugger are for one worker.
         first = [peer for peer in running if peer is asked and time.monotonic() < until]
@@ -222,26 +210,28 @@ class Session:
         for link in select.select([*links, self.started.source], [], [], HEAR_SECONDS)[0]:
             if link in links:
                 for message in link.receive():
-                    self._take(links[link], message, outcome)
+                    self._take(links[link], message, outcome, asks)
                 if time.monotonic() < self._asked[1]:
                     break
         lost(self.started, self.peers)
 
-    def _take(self, peer: Peer, message: Message, outcome: CellOutcome) -> None:
+    def _take(self, peer: Peer, message: Message, outcome: CellOutcome, asks: bool) -> None:
         if "ask" in message:
-            self._answer(peer, message)
+            self._answer(peer, message, asks)
         elif message.get("id") == peer.running:
             outcome.ends[peer.number] = message
-            self.cells[message["id"] - 1].ends[peer.number] = message
+            cell = self.cells[message["id"] - 1]
+            cell.ends[peer.number] = message
+            self.alike &= cell.went_through(peer.number) or len(cell.workers) < len(self.peers)
             peer.running = None
 
-    def _answer(self, peer: Peer, message: Message) -> None:
+    def _answer(self, peer: Peer, message: Message, asks: bool) -> None:
         """To the worker's `input`, a debugger's prompt among them."""
         self.output.show(last=True)
         answer: Message = {}
         try:
             prompt = f"{named([peer.number])} {message['ask']}"
-            answer = {"said": input(prompt)} if self._waits else {"over": True}
+            answer = {"said": input(prompt)} if asks else {"over": True}
         except KeyboardInterrupt:
             pass  # the worker raises it where it asked
         finally:
@@ -293,10 +283,10 @@ class Session:
 
     # ---- the gate
 
-    def hold(self) -> None:
-        """Holds each worker before its next collective; those behind go on to the highest."""
+    def hold(self, raises: bool = False) -> None:
+        """Holds each worker before its next collective, or stops it there; those behind go on to the highest."""
         self._limit({})
-        self._limit(self.highest())
+        self._limit(self.highest(), raises)
 
     def step(self) -> None:
         """Lets those that are held take one collective more; each device of a worker has a counter of its own."""
@@ -314,10 +304,10 @@ class Session:
         keys = [where.keys for where in self.where().values()]
         return {counter: max(each.get(counter, 0) for each in keys) for each in keys for counter in each}
 
-    def _limit(self, limits: dict[str, int]) -> None:
+    def _limit(self, limits: dict[str, int], raises: bool = False) -> None:
         self._paused = True
         for peer in self.peers:
-            peer.ask("hold", limits=limits, raises=False)
+            peer.ask("hold", limits=limits, raises=raises)
 
     # ---- between cells
 
