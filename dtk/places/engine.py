@@ -93,10 +93,9 @@ class Remote(Source):
         self._heard = [time.monotonic()] * count  # when each agent last said something, by this machine's clock
         self._polled = 0.0
         self._member: dict[str, int] = {}
-        self._vitals: dict[str, Vitals] = {}
         self._answers: dict[int, messages.Answer] = {}
         self._numbers = itertools.count(1)
-        self._newest: dict[int, messages.VitalSigns] = {}  # of each agent, which nobody may look at for hours
+        self._newest: dict[int, messages.VitalSigns] = {}  # of each agent: nobody may look at them for hours
         self._files: dict[str, str] = {}  # of the run, for each agent
         self.lent = lend([self._hears(member) for member in range(count)])
 
@@ -245,7 +244,6 @@ class Remote(Source):
             self._heard = [now] * len(self._heard)
         self._polled = now
         try:
-            self._take_vitals()
             member, message = self._queue.get(timeout=timeout)
         except queue.Empty:
             return
@@ -265,11 +263,12 @@ class Remote(Source):
         for key in keys:
             if (member := self._member.pop(key, None)) is not None:
                 self.lent[member].carrier.send(messages.Forget([key]))
-            self._vitals.pop(key, None)
         super().forget(keys)
 
     def vitals(self, key: str) -> Vitals | None:
-        return self._vitals.get(key)
+        member = self._member.get(key)
+        known = self._newest[member].vitals if member in self._newest else {}
+        return Vitals(*known[key]) if key in known else None
 
     def ask(self, key: str) -> None:
         self.lent[self._member[key]].carrier.send(messages.WriteStacks(key))
@@ -291,18 +290,12 @@ class Remote(Source):
                 continue
             # What is here already need not come back.
             known = sorted({path.name for path in folder.path.iterdir()} | {*_SENT, MODULES, ".dataset", ".shared"})
-            try:
+            # Gone in this moment: its guard removes what ran, and the next agent there the files.
+            with contextlib.suppress(ClusterConfigError):
                 number = self._send(member, "end", run=folder.path.name, known=known)
                 self._answer(member, number, lambda: None, END_SECONDS)
-            except ClusterConfigError:
-                continue  # gone in this moment; its guard removes what ran, and the next agent there the files
 
     # ---- what the agents say
-
-    def _take_vitals(self) -> None:
-        """An agent may have said something of workers before it heard that they are forgotten."""
-        for message in [self._newest.pop(member) for member in list(self._newest)]:
-            self._vitals.update({k: Vitals(*each) for k, each in message.vitals.items() if k in self._member})
 
     def _take(self, member: int, message: Message) -> None:
         lent = self.lent[member]
@@ -337,7 +330,7 @@ def check_versions(lent: Sequence[LentMachine]) -> None:
 def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[LentMachine]) -> str:
     """Why a machine can't take part, in words; "" where it can."""
     there, first = each.facts["versions"], lent[0].facts["versions"]
-    if _minor(there["Python"]) != _minor(own["Python"]):
+    if there["Python"].split(".")[:2] != own["Python"].split(".")[:2]:
         words = N_("Python {there} there, {here} here; a pickled function fits one minor version only")
         return _(words, there=there["Python"], here=own["Python"])
     here = platform.node()
@@ -349,10 +342,6 @@ def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[Le
             words = N_("{package} {there} there, {first} on {other}; install the same on every machine")
             return _(words, package=package, there=there[package], first=versions[package], other=other)
     return ""
-
-
-def _minor(version: str | None) -> list[str]:
-    return (version or "").split(".")[:2]
 
 
 def _name_of(lent: LentMachine, member: int, name: str = "worker") -> str:
