@@ -430,7 +430,6 @@ class Engine(Place):
             self._remote.end(folder)
 
     def _give_back(self) -> None:
-        """Ends the agents and gives their machines back; the next run asks the engine anew."""
         self._remote = None
         self.given_back.close()
 

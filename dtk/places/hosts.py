@@ -204,7 +204,11 @@ class Practice(Engine):
         self._ends.close()
 
     def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
-        self._start()
+        if not self._machines:
+            self._storage = tempfile.mkdtemp(prefix="practice-", dir=environment.scratch())
+            self._ends.callback(shutil.rmtree, self._storage, ignore_errors=True)
+            self._machines = [_Machine(f"node-{k}", f"127.0.0.{k + 1}") for k in range(self.count)]
+            self._ends.callback(_end_stopped, self._machines)
         left = [machine for machine in self._machines if not machine.broken]
         enough(len(left), len(heard))
         self._taken = left[: len(heard)]
@@ -218,19 +222,11 @@ class Practice(Engine):
             each.name, machine.lent = machine.name, each
         return lent
 
-    def _start(self) -> None:
-        if not self._machines:
-            self._storage = tempfile.mkdtemp(prefix="practice-", dir=environment.scratch())
-            self._ends.callback(shutil.rmtree, self._storage, ignore_errors=True)
-            self._machines = [_Machine(f"node-{k}", f"127.0.0.{k + 1}") for k in range(self.count)]
-            self._ends.callback(_end_stopped, self._machines)
-
     def _clear(self) -> None:
         """Machines that were broken are gone for good, and those that are left are asked for anew."""
-        if any(machine.broken and machine.lent for machine in self._taken):
+        if any(machine.broken for machine in self._taken):
             _end_stopped(self._taken)
-            for machine in self._taken:
-                machine.lent = None
+            self._taken = []
             self._give_back()
 
 
