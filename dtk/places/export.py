@@ -165,8 +165,7 @@ def _kubernetes(folder: Path, job: Job, image: str) -> str:
     )
     versions = environment.versions("tensorflow", "dtk")
     minor = ".".join(str(versions["Python"]).split(".")[:2])
-    install = INSTALL.format(**versions)
-    (folder / "Dockerfile").write_text(_filled("Dockerfile", python=minor, install=install, entry=entry))
+    (folder / "Dockerfile").write_text(_filled("Dockerfile", **versions, python=minor, entry=entry))
     return _(KUBERNETES_WORDS, image=image, name=name, workers=job.workers)
 
 
@@ -194,10 +193,6 @@ SLURM_WORDS = N_("""From this directory, which all nodes must see, with a Python
 
 {workers} nodes, a worker on each; `sbatch --nodes=8 job.sbatch` for 8.
 """)
-
-INSTALL = """# dtk {dtk}: put its wheel beside this file (`pip wheel --no-deps`), or install it from where you have it.
-COPY *.whl /wheels/
-RUN pip install --no-cache-dir tensorflow=={tensorflow} /wheels/*.whl"""
 
 KUBERNETES_WORDS = N_("""    docker build -t {image} . && docker push {image}
     kubectl apply -f job.yaml
