@@ -100,16 +100,12 @@ def _checked(kind: Any, path: str | Path, image: str | None) -> Path:
 
 def _call(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> str | None:
     """The call as source; None where an argument can't be written."""
-    given = {**{f"*{k}": value for k, value in enumerate(args)}, **(kwargs or {})}
-    if not all(_reads_back(value) for value in given.values()):
+    if not all(map(_reads_back, [*args, *(kwargs or {}).values()])):
         return None
-    written = [repr(value) if name.startswith("*") else f"{name}={value!r}" for name, value in given.items()]
+    texts, named = tuple(map(repr, args)), {name: repr(value) for name, value in (kwargs or {}).items()}
     if ship.takes_strategy(fn):
-        place = list(inspect.signature(fn).parameters).index("strategy")
-        if len(args) > place:
-            written.insert(place, "strategy")
-        else:
-            written.append("strategy=strategy")
+        texts, named = ship.fill_strategy(fn, texts, named, "strategy")
+    written = [*texts, *(f"{name}={text}" for name, text in named.items())]
     return f"{fn.__name__}({', '.join(written)})"
 
 
