@@ -29,7 +29,6 @@ from dtk.records import RunFolder
 from dtk.worker.wire import Message
 
 LOOK_SECONDS = 0.25  # between two looks at where workers are, and before the first
-PAUSED_SECONDS = 0.1  # the same while workers are held before collectives
 SHOW_SECONDS, HEAR_SECONDS = 0.05, 0.02
 ASKED_SECONDS = 0.3  # how long one that has asked is heard before others that ask
 TASK_SECONDS = 600.0  # a task may run cells again
@@ -103,7 +102,6 @@ class Session:
         # Whether all workers went through the same: no cell for all has failed, nothing was interrupted or replaced.
         self.alike = True
         self.outcome = CellOutcome()  # of the last wait, as far as it had come when it was interrupted
-        self._paused = False
         self._asked: tuple[Peer | None, float] = (None, 0.0)  # who has asked, and until when it is heard first
 
     @property
@@ -177,7 +175,7 @@ class Session:
             if now - shown > SHOW_SECONDS:
                 self.output.show()
                 shown = now
-            if now - looked > (PAUSED_SECONDS if self._paused else LOOK_SECONDS) and self.running():
+            if now - looked > LOOK_SECONDS and self.running():
                 looked, before = now, self._look(outcome, before)
                 stopped = {*outcome.held, *(wait.worker for wait in outcome.waits)}
                 still = {peer.number for peer in self.running()}
@@ -295,7 +293,6 @@ class Session:
 
     def open(self) -> None:
         """Holds nobody any more."""
-        self._paused = False
         for peer in self.peers:
             peer.ask("open")
 
@@ -305,7 +302,6 @@ class Session:
         return {counter: max(each.get(counter, 0) for each in keys) for each in keys for counter in each}
 
     def _limit(self, limits: dict[str, int], raises: bool = False) -> None:
-        self._paused = True
         for peer in self.peers:
             peer.ask("hold", limits=limits, raises=raises)
 
