@@ -21,7 +21,7 @@ from dtk.launch.place import say_ignored
 from dtk.launch.warm import Localhost, ParentProcess, idle_seconds
 from dtk.records import RunFolder
 from dtk.view.palette import worker_name
-from dtk.watch import explain
+from dtk.watch.watch import Watch, blame_of, error_of
 from dtk.worker import ship, wire
 from dtk.worker.process import WorkerSpec
 from dtk.worker.wire import Message, Wire
@@ -191,8 +191,10 @@ def _connect(started: Started, peers: list[Peer]) -> None:
         sources: list[Any] = [started.listener, started.source]
         select.select(sources, [], [], 0.1)
         _admit(started)
-        for peer in lost(started, peers):
-            raise _failed(started, peer)
+        if ended := lost(started, peers):
+            watch = Watch(started.folder, started.clock)
+            watch.take_exits({peer.number: started.source.exited[peer.key] for peer in ended})
+            raise error_of(watch, blame_of(watch, [], 0.0, lambda: None))
         if time.monotonic() > deadline:
             words = _(
                 "{worker} was not ready after {seconds:g} s; the end of its log: {log}",
@@ -212,17 +214,6 @@ def _admit(started: Started) -> None:
             caller.close()
         else:
             started.peers[hello["worker"]].links[hello["channel"]] = caller
-
-
-def _failed(started: Started, peer: Peer) -> WorkerFailed:
-    corner = started.folder.worker(peer.number)
-    error = corner.error
-    words = (
-        explain.in_one_sentence(error["type"], error["message"]) if error else explain.exit_in_words(peer.lost or None)
-    )
-    trace = error["traceback"] if error else "\n".join(corner.log_end(15))
-    what = f"{peer.name} {words}"
-    return WorkerFailed(what, worker=peer.number, exitcode=peer.lost, traceback=trace, folder=started.folder)
 
 
 def gone(started: Started) -> bool:
