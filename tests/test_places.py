@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import gc
 import os
 import select
@@ -230,7 +231,7 @@ def test_a_trap_waits_for_its_own_worker_to_stand_still(monkeypatch):
     broken, heard = [], []
     monkeypatch.setattr(hosts._Machine, "breaks", lambda self, how: broken.append((self.name, how)))
     machine, traps = hosts._Machine("node-1", "127.0.0.2", LentMachine("127.0.0.2", None)), {1: signal.SIGSTOP}
-    takes = hosts._watched(heard.append, 1, machine, traps)
+    takes = functools.partial(hosts._watched, heard.append, 1, machine, traps)
     event = b'{"at": 1.0, "state": "fault", "kind": "stall", "step": 3}\n'
     data = base64.b64encode(event).decode()
     takes(FilePart("run", "worker-0/events.jsonl", 0, len(event), data))

@@ -24,7 +24,7 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.agent import MODULES, write
-from dtk.launch.messages import Answer, Message
+from dtk.launch.messages import Message
 from dtk.launch.place import Machine, Place, Source
 from dtk.records import RunFolder
 from dtk.watch.waiting import called
@@ -97,19 +97,16 @@ class Remote(Source):
         self._numbers = itertools.count(1)
         self._newest: dict[int, messages.VitalSigns] = {}  # of each agent: nobody may look at them for hours
         self._files: dict[str, str] = {}  # of the run, for each agent
-        self.lent = lend([self._hears(member) for member in range(count)])
+        self.lent = lend([partial(self._hear, member) for member in range(count)])
 
-    def _hears(self, member: int) -> OnMessage:
-        def heard(message: Message) -> None:
-            now = self._heard[member] = time.monotonic()
-            if isinstance(message, messages.VitalSigns):
-                self._newest[member] = message
-                return
-            if isinstance(message, messages.Answer):
-                message = message._replace(arrived=now)
-            self._queue.put((member, message))
-
-        return heard
+    def _hear(self, member: int, message: Message) -> None:
+        now = self._heard[member] = time.monotonic()
+        if isinstance(message, messages.VitalSigns):
+            self._newest[member] = message
+            return
+        if isinstance(message, messages.Answer):
+            message = message._replace(arrived=now)
+        self._queue.put((member, message))
 
     # ---- before a start of the cluster
 
@@ -320,7 +317,7 @@ class Remote(Source):
 
 def check_versions(lent: Sequence[LentMachine]) -> None:
     """Python that reads what this one pickles; TensorFlow, Keras and dtk the same on each."""
-    own = environment.versions("tensorflow", "keras", "dtk", "cloudpickle")
+    own = environment.versions("dtk")
     for worker, each in enumerate(lent):
         what = _other_versions(each, own, lent)
         if what:
@@ -348,7 +345,7 @@ def _name_of(lent: LentMachine, member: int, name: str = "worker") -> str:
     return _("{name} on {host}", name=called(name, member), host=lent.host)
 
 
-def check_reach(lent: Sequence[LentMachine], answers: Sequence[Answer]) -> None:
+def check_reach(lent: Sequence[LentMachine], answers: Sequence[messages.Answer]) -> None:
     """Each worker's port, from each other machine."""
     by_address = {f"{each.address}:{each.port}": worker for worker, each in enumerate(lent)}
     for worker, answer in enumerate(answers):

@@ -16,8 +16,9 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from dtk import environment, faults
 from dtk.errors import ClusterConfigError, whole_number
@@ -59,9 +60,7 @@ class Pipes:
             words = N_("{command}, which is to start dtk's agent on another machine, can't be run here ({why})")
             why = (error.strerror or str(error)).lower()
             raise ClusterConfigError(_(words, command=command[0], why=why)) from None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._in, self._out = self._process.stdin, self._process.stdout
+        self._in, self._out = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
 
     def _hear(self, heard: OnMessage) -> None:
@@ -213,7 +212,7 @@ class Practice(Engine):
         enough(len(left), len(heard))
         self._taken = left[: len(heard)]
         watched = [
-            _watched(each, member, machine, self._traps)
+            partial(_watched, each, member, machine, self._traps)
             for member, (each, machine) in enumerate(zip(heard, self._taken, strict=True))
         ]
         inner = Hosts({each.address: "env" for each in self._taken}, python=sys.executable, storage=self._storage)
@@ -253,21 +252,17 @@ def _end_stopped(machines: Sequence[_Machine]) -> None:
             machine.breaks(signal.SIGKILL)
 
 
-def _watched(heard: OnMessage, member: int, machine: _Machine, traps: dict[int, signal.Signals]) -> OnMessage:
+def _watched(
+    heard: OnMessage, member: int, machine: _Machine, traps: dict[int, signal.Signals], message: Message
+) -> None:
     """Passes on what a machine's agent says, and breaks the machine where its worker stands still and a trap waits."""
+    if isinstance(message, Gone):
+        if machine.stopped:
+            return  # a real machine that falls silent reports no end
+        if machine.broken:
+            message = Gone(_("the connection to it has ended"))
+    heard(message)
     events = f"worker-{member}/events.jsonl"
-
-    def takes(message: Message) -> None:
-        if isinstance(message, Gone):
-            if machine.stopped:
-                return  # a real machine that falls silent reports no end
-            if machine.broken:
-                message = Gone(_("the connection to it has ended"))
-        heard(message)
-        stands = (
-            isinstance(message, FilePart) and message.file == events and b'"stall"' in base64.b64decode(message.data)
-        )
-        if stands and member in traps:
-            machine.breaks(traps.pop(member))
-
-    return takes
+    stands = isinstance(message, FilePart) and message.file == events and b'"stall"' in base64.b64decode(message.data)
+    if stands and member in traps:
+        machine.breaks(traps.pop(member))
