@@ -21,21 +21,17 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _MOST = 100  # entries of a list that are looked at
 
 
-def look(names: Mapping[str, Any]) -> list[Row]:
+def look(names: Mapping[str, Any]) -> Iterator[Row]:
     """A row for each variable, array and plain value: {"name", "kind", "shape", "digest", "kept", "text"}.
 
     kept: "mirrored" (to be equal on all workers), "by replica" (each has its own part) or "own" (of this worker).
     digest: of several replicas with spaces between, where they differ, and always where each has its own.
     """
-    rows = []
     for name, value in list(names.items()):
         if name.startswith("_") or name in _HIDDEN or isinstance(value, (ModuleType, type)):
             continue
-        variables = list(variables_of(value))
-        rows += [_of_variable(f"{name}{label}", variable) for label, variable in variables]
-        if not variables:
-            rows += _of_value(name, value)
-    return rows
+        variables = [_of_variable(f"{name}{label}", variable) for label, variable in variables_of(value)]
+        yield from variables or _of_value(name, value)
 
 
 def variables_of(value: Any) -> Iterator[tuple[str, Copies]]:

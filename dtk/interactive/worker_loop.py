@@ -181,7 +181,7 @@ class WorkerLoop:
     def _controlled(self, message: Message) -> Message:
         do = message["do"]
         if do == "look":
-            return {"rows": look(self.shell.user_ns)}
+            return {"rows": list(look(self.shell.user_ns))}
         if do == "pull":
             return self.kept(numbers(self._read(message["code"])), message["id"])
         if do == "hold":
