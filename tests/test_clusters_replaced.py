@@ -54,7 +54,7 @@ def test_a_killed_worker_is_replaced_and_training_goes_on(cluster, worker, capsy
 def test_nobody_is_asked_when_a_cell_runs_again(cluster, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda prompt: "7")
     cluster.run("count = int(input('how many? '))")
-    assert "with an error: 3; count from worker 0" in cluster.restart(1)
+    assert "with an error: cell 3; count from worker 0" in cluster.restart(1)
     assert cluster.run("count") == [7, 7]
 
 
