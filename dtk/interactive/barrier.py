@@ -68,9 +68,8 @@ class Gate:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._closed = False  # whether anything is to be checked at all
+        self._limits: dict[str, int] | None = None  # None: all collectives may begin
         self._raises = False
-        self._limits: dict[str, int] = {}
         self._main = threading.main_thread().ident
         self.working = True  # whether the worker does something for the kernel
         self.held: dict[int, str] = {}  # by thread the counter at which it is held: each replica has its own
@@ -86,14 +85,14 @@ class Gate:
         """Returns when the collective that takes this number of its counter may begin."""
         if not self.working:  # in `pull`, or in a thread that a cell has left behind
             raise DtkError(_("outside of a cell no other worker takes part in an all-reduce: run it in a cell on all"))
-        if self._closed:
+        if self._limits is not None:
             self._wait(counter, number)
 
     def _wait(self, counter: str, number: int) -> None:
         thread = threading.get_ident()
         with self._condition:
             try:
-                while self._closed and number >= self._limits.get(counter, 0):
+                while self._limits is not None and number >= self._limits.get(counter, 0):
                     self.held[thread] = counter
                     if self._raises:
                         raise KeyboardInterrupt if thread == self._main else Stopped
@@ -124,13 +123,13 @@ class Gate:
         raises: threads that come there are not held but stopped.
         """
         with self._condition:
-            self._closed, self._raises, self._limits = True, raises, dict(limits)
+            self._raises, self._limits = raises, dict(limits)
             self._condition.notify_all()
 
     def open(self) -> None:
         """Lets all collectives begin."""
         with self._condition:
-            self._closed = self._raises = False
+            self._limits = None
             self._condition.notify_all()
 
 

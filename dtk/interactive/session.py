@@ -287,9 +287,11 @@ class Session:
         self._limit(self.highest(), raises)
 
     def step(self) -> None:
-        """Lets those that are held take one collective more; each device of a worker has a counter of its own."""
-        held = {_group_of(counter) for where in self.where().values() for counter in where.held}
-        self._limit({counter: number + (_group_of(counter) in held) for counter, number in self.highest().items()})
+        """Lets those that are held take one collective more."""
+        # Each device of a worker has a counter of its own, "0.1.device:CPU:1": those of one collective begin alike.
+        held = {counter.rpartition(".")[0] for where in self.where().values() for counter in where.held}
+        highest = self.highest().items()
+        self._limit({counter: number + (counter.rpartition(".")[0] in held) for counter, number in highest})
 
     def open(self) -> None:
         """Holds nobody any more."""
@@ -383,12 +385,3 @@ def line_in_words(line: int, text: str, place: str = "") -> str:
         return _("a line that is not known")
     words = N_("line {line} of {place} (`{text}`)") if place else N_("line {line} (`{text}`)")
     return _(words, line=line, text=text, place=place)
-
-
-def _group_of(counter: str) -> str:
-    """What counters of one collective have in common: each device of a worker has one.
-
-    >>> _group_of("0.1.device:CPU:1")
-    '0.1'
-    """
-    return counter.rpartition(".")[0]
