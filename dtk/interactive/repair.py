@@ -166,7 +166,8 @@ def restart(session: Session, worker: int) -> str:
     """
     session.alike = False
     processes.replace(session.started, worker)
-    cells = session.gone_through(worker)
+    through = [cell for cell in session.cells if cell.went_through(worker)]  # one that was interrupted may never end
+    cells = [(cell.number, cell.code) for cell in through if cell.code is not None]
     others = [peer.number for peer in session.idle() if peer.number != worker]
     with _given(session, [], others[0]) if others else contextlib.nullcontext(("", 0)) as (file, _count):
         done = session.do("replay", [worker], cells=cells, file=file)[worker]

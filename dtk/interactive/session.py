@@ -121,11 +121,6 @@ class Session:
 
     # ---- cells
 
-    def gone_through(self, worker: int) -> list[tuple[int, str]]:
-        """(number, code) of the cells that a worker went through; one that was interrupted may never end."""
-        through = [cell for cell in self.cells if cell.went_through(worker)]
-        return [(cell.number, cell.code) for cell in through if cell.code is not None]
-
     def to_replay(self) -> tuple[list[Replayed], list[str]]:
         """(number, name, code, limit) of what all workers were sent, and the names of the cells that are left out.
 

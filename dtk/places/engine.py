@@ -281,7 +281,6 @@ class Remote(Source):
 
     def end(self, folder: RunFolder) -> None:
         """Brings back what the function wrote into the run's directory, the chief's first, and has it removed."""
-        self._folder = folder
         for member in range(len(self.lent)):
             if member in self.lost():
                 continue
