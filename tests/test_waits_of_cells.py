@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -17,41 +18,34 @@ from dtk.worker import wire
 HERE, THERE = ("<cell 1>", 3, "<cell 1>", 3), ("<cell 1>", 5, "<cell 1>", 5)
 
 
-def at(worker, number, place=HERE, *, seconds=0.0, cell=1, cpu=0.0, held=(), counter="all"):
+def at(number, place=HERE, cell=1):
     """A worker that has taken `number` of a counter, at a place of its code."""
-    met = [(counter, number, place)] if cell is not None else []
-    return Where(worker, seconds, cell, place, held, {counter: number + 1}, met, number, cpu)
+    met = [("all", number, place)] if cell is not None else []
+    return Where(cell, place, keys={"all": number + 1}, met=met, count=number)
 
 
-def later(where, seconds=0.3, cpu=0.0):
-    """The same worker, which has moved no further since."""
-    return Where(
-        where.worker, where.at + seconds, where.cell, where.place, where.held, where.keys, where.met, where.count, cpu
-    )
-
-
-def looks(*now, **more):
-    before = {where.worker: where for where in now}
-    return before, {where.worker: later(where, **more) for where in now}
+def looks(*workers):
+    """Two looks, between which no worker has moved."""
+    return dict(enumerate(workers)), {k: replace(where, at=0.3) for k, where in enumerate(workers)}
 
 
 def test_a_worker_waits_for_one_that_is_idle():
-    assert stuck(*looks(at(0, 8), at(1, 7, cell=None))) == [Wait(0, HERE, (1,))]
+    assert stuck(*looks(at(8), at(7, cell=None))) == [Wait(0, HERE, (1,))]
 
 
 def test_nobody_waits_for_one_that_may_still_come():
-    before, now = looks(at(0, 8), at(1, 7, THERE))
-    now[1] = later(before[1], cpu=0.3)  # it computes
+    before, now = looks(at(8), at(7, THERE))
+    now[1] = replace(now[1], cpu=0.3)  # it computes
     assert stuck(before, now) == []
 
 
 def test_one_waits_for_another_whose_collective_failed():
-    assert stuck(*looks(at(0, 8), at(1, 8, cell=None)), broken=[1]) == [Wait(0, HERE, (1,))]
+    assert stuck(*looks(at(8), at(8, cell=None)), broken=[1]) == [Wait(0, HERE, (1,))]
 
 
 def test_two_that_wait_for_each_other_are_stuck():
-    one = Where(0, 0.0, 1, HERE, keys={"a": 2, "b": 1}, met=[("a", 1, HERE)], count=1)
-    two = Where(1, 0.0, 1, THERE, keys={"a": 1, "b": 2}, met=[("b", 1, THERE)], count=1)
+    one = Where(1, HERE, keys={"a": 2, "b": 1}, met=[("a", 1, HERE)], count=1)
+    two = Where(1, THERE, keys={"a": 1, "b": 2}, met=[("b", 1, THERE)], count=1)
     assert stuck(*looks(one, two)) == [Wait(0, HERE, (1,)), Wait(1, THERE, (0,))]
 
 
@@ -65,19 +59,19 @@ def test_two_that_wait_for_each_other_are_stuck():
     ids=["computes", "is held", "has gone on"],
 )
 def test_a_worker_that_does_something_else_does_not_wait(change):
-    before, now = looks(at(0, 8), at(1, 7, cell=None))
-    now[0] = Where(**{**vars(now[0]), **change})
+    before, now = looks(at(8), at(7, cell=None))
+    now[0] = replace(now[0], **change)
     assert stuck(before, now) == []
 
 
 def test_lines_that_met_in_one_collective_are_found():
-    found = unlike({0: at(0, 8), 1: at(1, 8, THERE)}, {HERE: "a = reduce(x)", THERE: "b = reduce(y)"}.__getitem__)
+    found = unlike({0: at(8), 1: at(8, THERE)}, {HERE: "a = reduce(x)", THERE: "b = reduce(y)"}.__getitem__)
     assert found == [(0, HERE), (1, THERE)]
 
 
 def test_equal_lines_and_other_collectives_are_alike():
-    assert unlike({0: at(0, 8), 1: at(1, 8, THERE)}, lambda _: "a = reduce(x)") == []
-    assert unlike({0: at(0, 8), 1: at(1, 9, THERE)}, str) == []
+    assert unlike({0: at(8), 1: at(8, THERE)}, lambda _: "a = reduce(x)") == []
+    assert unlike({0: at(8), 1: at(9, THERE)}, str) == []
 
 
 # ---- the gate

@@ -145,10 +145,9 @@ class Where:
     within: threads that are in an eager collective.
     """
 
-    worker: int
-    at: float
     cell: int | None
     place: Place
+    at: float = 0.0
     held: Sequence[str] = ()
     keys: Mapping[str, int] = field(default_factory=dict)
     met: Sequence[tuple[str, int, Place]] = ()
@@ -157,12 +156,12 @@ class Where:
     within: int = 0
 
     @classmethod
-    def of(cls, worker: int, at: float, report: Mapping[str, Any]) -> Where:
+    def of(cls, report: Mapping[str, Any], at: float = 0.0) -> Where:
         """From a worker's message, or from the end of its cell; an empty one is that of a worker between cells."""
         met = [(counter, number, tuple(place)) for counter, number, place in report.get("met", ())]
         place = tuple(report.get("place", ("", 0, "", 0)))
         facts = {name: report[name] for name in ("held", "keys", "count", "cpu", "within") if name in report}
-        return cls(worker, at, report.get("cell"), place, met=met, **facts)  # type: ignore[arg-type]
+        return cls(report.get("cell"), place, at, met=met, **facts)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -201,9 +200,8 @@ def _sits(before: Where, now: Where) -> bool:
 
 
 def _awaited(where: Where, now: Mapping[int, Where], broken: Collection[int]) -> list[int]:
-    counter, number, _ = where.met[-1]
-    others = {other: theirs for other, theirs in now.items() if other != where.worker}
-    return [other for other, theirs in others.items() if other in broken or theirs.keys.get(counter, -1) <= number]
+    counter, number, _ = where.met[-1]  # which it has taken itself
+    return [other for other, theirs in now.items() if other in broken or theirs.keys.get(counter, -1) <= number]
 
 
 def unlike(now: Mapping[int, Where], line: Callable[[Place], str]) -> list[tuple[int, Place]]:

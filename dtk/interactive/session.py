@@ -148,7 +148,7 @@ class Session:
                     "{worker} is still in {cell}, {place}: run the rest on the workers it waits for, "
                     "cluster.resume() where it is held, or cluster.free()"
                 )
-                place = self.in_words(Where.of(peer.number, 0.0, peer.ask("where") or {}).place)
+                place = self.in_words(Where.of(peer.ask("where") or {}).place)
                 name = self.cells[peer.running - 1].name
                 raise ClusterConfigError(_(words, worker=peer.name, cell=name, place=place))
         everywhere = len(targets) == len(self.peers) and self.alike
@@ -179,7 +179,7 @@ class Session:
         else:
             outcome.waits, outcome.held = [], {}
         self.output.show(last=True)
-        ends = {worker: Where.of(worker, 0.0, end) for worker, end in outcome.ends.items()}
+        ends = {worker: Where.of(end) for worker, end in outcome.ends.items()}
         outcome.unlike = outcome.unlike or unlike(ends, self.lines)  # in a quick cell there was no look
         outcome.lost = [peer for peer in self.peers if peer.lost is not None]
         return outcome
@@ -188,7 +188,7 @@ class Session:
         """Finds out who is held, who waits for whom, and who met in unlike collectives."""
         now = self.where()
         outcome.held = {worker: where.place for worker, where in now.items() if where.held}
-        now |= {peer.number: Where.of(peer.number, 0.0, {}) for peer in self.peers if peer.lost is not None}
+        now |= {peer.number: Where.of({}) for peer in self.peers if peer.lost is not None}
         broken = [worker for worker, end in outcome.errors.items() if end["op"]]
         outcome.waits = stuck(before, now, broken)
         outcome.unlike = outcome.unlike or unlike(now, self.lines)
@@ -236,7 +236,7 @@ class Session:
     def where(self) -> dict[int, Where]:
         """Where each worker is that lives, asked anew."""
         return {
-            peer.number: Where.of(peer.number, time.monotonic(), report)
+            peer.number: Where.of(report, time.monotonic())
             for peer in self.peers
             if (report := peer.ask("where")) is not None
         }

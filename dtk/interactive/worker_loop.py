@@ -283,9 +283,7 @@ def _take(loop: WorkerLoop, message: Message) -> Message:
         own = found[name].arrays()[0]
         if own.shape != array.shape:
             words = N_("{name} has the shape {shape} on worker {worker}, and {shape2} there")
-            raise DtkError(
-                _(words, name=name, shape=own.shape, worker=loop.place.worker, shape2=array.shape),
-            )
+            raise DtkError(_(words, name=name, shape=own.shape, worker=loop.place.worker, shape2=array.shape))
         found[name].assign([array])
     return {}
 
