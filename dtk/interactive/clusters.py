@@ -9,7 +9,6 @@ import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment, runs
@@ -127,7 +126,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def run(self, what: str | Callable[..., Any], workers: Sequence[int] | None = None) -> list[Any]:

@@ -124,9 +124,7 @@ class Remote(Source):
             self._measure_clocks(tick)
         for lent, answer in zip(self.lent, self._ask_all("reserve", tick), strict=True):
             lent.port = answer.found["port"]
-        count = len(self.lent)
-        others = [[a for other, a in enumerate(self.addresses(count)) if other != k] for k in range(count)]
-        check_reach(self.lent, self._ask_all("reach", tick, more=[{"addresses": each} for each in others]))
+        self._check_reach(tick)
         if shared:
             self._check_storage(tick)
 
@@ -140,6 +138,18 @@ class Remote(Source):
                 took = answer.arrived - asked
                 if took < best:
                     best, lent.ahead = took, answer.found["at"] - (asked + answer.arrived) / 2
+
+    def _check_reach(self, tick: Callable[[], None]) -> None:
+        """Each worker's port, from each other machine."""
+        addresses = self.addresses(len(self.lent))
+        others = [{"addresses": [each for each in addresses if each != own]} for own in addresses]
+        for worker, answer in enumerate(self._ask_all("reach", tick, more=others)):
+            for address, (_number, why) in answer.found["failed"].items():
+                other = addresses.index(address)
+                words = N_("{one} can't reach {other} at {address}, a port that is open there ({why})")
+                names = {"one": _name_of(self.lent[worker], worker), "other": _name_of(self.lent[other], other)}
+                what = _(words, address=self.lent[other].address, why=why.lower(), **names)
+                raise ClusterConfigError(what, remedy=_("TensorFlow needs every port above 1023 open between workers"))
 
     def _check_storage(self, tick: Callable[[], None]) -> None:
         """One directory that each machine sees: the first makes a file there, which the others have to find."""
@@ -342,18 +352,6 @@ def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[Le
 
 def _name_of(lent: LentMachine, member: int, name: str = "worker") -> str:
     return _("{name} on {host}", name=called(name, member), host=lent.host)
-
-
-def check_reach(lent: Sequence[LentMachine], answers: Sequence[messages.Answer]) -> None:
-    """Each worker's port, from each other machine."""
-    by_address = {f"{each.address}:{each.port}": worker for worker, each in enumerate(lent)}
-    for worker, answer in enumerate(answers):
-        for address, (_number, why) in answer.found["failed"].items():
-            other = by_address[address]
-            words = N_("{one} can't reach {other} at {address}, a port that is open there ({why})")
-            names = {"one": _name_of(lent[worker], worker), "other": _name_of(lent[other], other)}
-            what = _(words, address=lent[other].address, why=why.lower(), **names)
-            raise ClusterConfigError(what, remedy=_("TensorFlow needs every port above 1023 open between workers"))
 
 
 def enough(machines: int, processes: int) -> None:

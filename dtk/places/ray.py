@@ -207,5 +207,4 @@ def _gone(error: BaseException) -> str:
 
 def _in_short(error: BaseException) -> str:
     """The last line of an error that says something."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return str(error).strip().rpartition("\n")[2].strip() or type(error).__name__
