@@ -260,9 +260,9 @@ class Remote(Source):
 
     def kill(self, keys: list[str]) -> None:
         now, lost = time.monotonic(), self.lost()
-        for member in {self._member[key] for key in keys if key in self._member}:
-            mine = [key for key in keys if self._member.get(key) == member]
-            self.lent[member].carrier.send(messages.Kill(mine))
+        for key in keys:
+            if key in self._member:
+                self.lent[self._member[key]].carrier.send(messages.Kill([key]))
         gone = [key for key in keys if self._member.get(key) in (None, *lost) or key in self.refused]
         self.exited.update(dict.fromkeys(gone, (-9, now)))
 
