@@ -127,11 +127,10 @@ def run(shell: Shell, number: int, code: str, files: Files) -> dict[str, Any]:
 def failure(error: BaseException, files: Files) -> dict[str, Any]:
     """What was raised, as the kernel shows it: the learner's lines, not those above them."""
     lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [(k, file, line) for k, (file, line) in enumerate(lines) if files[file]]
-    place = [*own[-1][1:], *own[0][1:]] if own else ["", 0, "", 0]
+    own = [(file, line) for file, line in lines if files[file]]
+    place = [*own[-1], *own[0]] if own else ["", 0, "", 0]
     trace = error.__traceback__
-    for _frame in range(own[0][0] if own else 0):
-        assert trace is not None, "as many as were walked"
+    while own and trace is not None and not files[trace.tb_frame.f_code.co_filename]:
         trace = trace.tb_next
     kind, message = causes.message_of(error)
     return {
