@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from dtk import ClusterConfigError
-from dtk.scaling.job import ALGORITHMS, H100_NVLINK, Link, all_reduce
+from dtk.scaling.job import ALGORITHMS, H100_NVLINK, Cluster, Link
 from dtk.scaling.prediction import fit
 
 LINK = Link("test", latency=1e-3, bandwidth=1e6)
@@ -35,7 +35,7 @@ def counted(workers):
 @pytest.mark.parametrize("workers", [2, 3, 4, 7, 16])
 def test_a_ring_costs_what_counting_its_messages_says(workers):
     messages, size = counted(workers), 6e5
-    cost = all_reduce(workers, size, LINK)
+    cost = Cluster(LINK).all_reduce(workers, size)
     assert cost.steps == messages == 2 * (workers - 1)
     assert cost.bytes == pytest.approx(messages * size / workers)
     assert cost.seconds == pytest.approx(messages * (LINK.latency + size / workers / LINK.bandwidth))
@@ -43,7 +43,7 @@ def test_a_ring_costs_what_counting_its_messages_says(workers):
 
 @pytest.mark.parametrize("workers", [2, 4, 16, 1024])
 def test_halving_and_doubling_sends_a_rings_bytes_in_fewer_messages(workers):
-    ring, halving = all_reduce(workers, 1e6, LINK), all_reduce(workers, 1e6, LINK, "halving_doubling")
+    ring, halving = Cluster(LINK).all_reduce(workers, 1e6), Cluster(LINK, "halving_doubling").all_reduce(workers, 1e6)
     assert halving.steps == 2 * round(math.log2(workers))
     # A half, a quarter, ... of the data, and back.
     assert halving.bytes == pytest.approx(2 * sum(1e6 / 2**step for step in range(1, halving.steps // 2 + 1)))
@@ -51,7 +51,7 @@ def test_halving_and_doubling_sends_a_rings_bytes_in_fewer_messages(workers):
 
 
 def test_the_two_trees_are_as_deep_as_they_must_be_and_each_has_half_the_bytes():
-    costs = [all_reduce(workers, 1e6, LINK, "tree") for workers in (2, 3, 8, 1000)]
+    costs = [Cluster(LINK, "tree").all_reduce(workers, 1e6) for workers in (2, 3, 8, 1000)]
     assert [cost.steps for cost in costs] == [2, 4, 6, 20]
     assert [cost.bytes for cost in costs] == [1e6, 2e6, 2e6, 2e6]
 
@@ -59,29 +59,29 @@ def test_the_two_trees_are_as_deep_as_they_must_be_and_each_has_half_the_bytes()
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("per_machine", [1, 4])
 def test_one_worker_sends_nothing(algorithm, per_machine):
-    assert all_reduce(1, 1e9, LINK, algorithm, per_machine, H100_NVLINK) == (0, 0.0, 0.0, 0.0)
+    assert Cluster(LINK, algorithm, per_machine, H100_NVLINK).all_reduce(1, 1e9) == (0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_workers_of_one_machine_use_its_link(algorithm):
-    inside = all_reduce(8, 1e6, LINK, algorithm, 8, H100_NVLINK)
-    assert inside == all_reduce(8, 1e6, H100_NVLINK, algorithm)
-    assert all_reduce(8, 1e6, LINK, algorithm, 8) == all_reduce(8, 1e6, LINK, algorithm)
+    inside = Cluster(LINK, algorithm, 8, H100_NVLINK).all_reduce(8, 1e6)
+    assert inside == Cluster(H100_NVLINK, algorithm).all_reduce(8, 1e6)
+    assert Cluster(LINK, algorithm, 8).all_reduce(8, 1e6) == Cluster(LINK, algorithm).all_reduce(8, 1e6)
 
 
 def test_machines_all_reduce_what_their_workers_have_put_together():
-    cost = all_reduce(32, 1e6, LINK, "halving_doubling", 8, H100_NVLINK)
-    local, far = all_reduce(8, 1e6, H100_NVLINK), all_reduce(4, 1e6, LINK, "halving_doubling")
+    cost = Cluster(LINK, "halving_doubling", 8, H100_NVLINK).all_reduce(32, 1e6)
+    local, far = Cluster(H100_NVLINK).all_reduce(8, 1e6), Cluster(LINK, "halving_doubling").all_reduce(4, 1e6)
     assert cost.seconds == pytest.approx(local.seconds + far.seconds)
     assert cost.steps == local.steps + far.steps
 
 
 def test_a_ring_through_machines_goes_at_the_pace_of_the_slower_link():
-    cost = all_reduce(32, 1e8, LINK, "ring", 8, H100_NVLINK)
-    flat = all_reduce(32, 1e8, LINK)
+    cost = Cluster(LINK, "ring", 8, H100_NVLINK).all_reduce(32, 1e8)
+    flat = Cluster(LINK).all_reduce(32, 1e8)
     assert cost.transfer == pytest.approx(flat.transfer)
     assert cost.latency < flat.latency
-    assert all_reduce(32, 1e8, LINK, "ring", 8, LINK).seconds == pytest.approx(flat.seconds)
+    assert Cluster(LINK, "ring", 8, LINK).all_reduce(32, 1e8).seconds == pytest.approx(flat.seconds)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_a_ring_through_machines_goes_at_the_pace_of_the_slower_link():
     [
         (lambda: Link("x", math.nan, 1.0), "x: latency=nan"),
         (lambda: Link("x", 0.0, 0.0), "x: bandwidth=0.0: it takes a number above 0"),
-        (lambda: all_reduce(0, 1.0, LINK), "workers=0: it takes a number from 1 to 10000"),
-        (lambda: all_reduce(2, 1.0, LINK, per_machine=0), "per_machine=0: it takes a number from 1"),
-        (lambda: all_reduce(2, 1.0, LINK, "star"), "algorithm='star': it takes one of ring, halving_doubling"),
+        (lambda: Cluster(LINK).all_reduce(0, 1.0), "workers=0: it takes a number from 1 to 10000"),
+        (lambda: Cluster(LINK, per_machine=0).all_reduce(2, 1.0), "per_machine=0: it takes a number from 1"),
+        (lambda: Cluster(LINK, "star").all_reduce(2, 1.0), "algorithm='star': it takes one of ring, halving_doubling"),
     ],
 )
 def test_what_has_no_cost(call, words):
@@ -106,7 +106,11 @@ def timed(seed=0, noise=0.0, workers=(2, 3, 4), overhead=0.0, algorithm="ring", 
     """All-reduces over a link of 80 µs and 1.5 GB/s, with errors of that relative size."""
     random, link = np.random.default_rng(seed), Link("true", 80e-6, 1.5e9)
     rows = [
-        (count, size, (overhead + all_reduce(count, size, link, algorithm).seconds) * random.lognormal(0, noise))
+        (
+            count,
+            size,
+            (overhead + Cluster(link, algorithm).all_reduce(count, size).seconds) * random.lognormal(0, noise),
+        )
         for count in workers
         for size in (1e3, 1e4, 1e5, 1e6, 1e7)
         for _ in range(repeats)

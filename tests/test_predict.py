@@ -10,17 +10,7 @@ import numpy as np
 import pytest
 
 from dtk import ClusterConfigError
-from dtk.scaling.job import (
-    ETHERNET_10,
-    ETHERNET_100,
-    ETHERNET_400,
-    Cluster,
-    Job,
-    Link,
-    all_reduce,
-    slowest,
-    slowest_mean,
-)
+from dtk.scaling.job import ETHERNET_10, ETHERNET_100, ETHERNET_400, Cluster, Job, Link, slowest, slowest_mean
 from dtk.scaling.prediction import LIMITS, RESULTS, compare_published, efficiency, predict
 
 JOB = Job(per_example=0.001, batch=100, gradient_bytes=1e8)
@@ -66,7 +56,7 @@ def test_the_parts_add_up_to_the_step(overlap, spread, algorithm):
 
 def test_without_overlap_a_step_is_computation_then_all_reduce():
     table = predict(JOB, Cluster(ETHERNET_100), [1, 16])
-    assert table.seconds.tolist() == pytest.approx([0.1, 0.1 + all_reduce(16, 1e8, ETHERNET_100).seconds])
+    assert table.seconds.tolist() == pytest.approx([0.1, 0.1 + Cluster(ETHERNET_100).all_reduce(16, 1e8).seconds])
 
 
 def test_buckets_are_reduced_while_the_backward_pass_goes_on():
@@ -108,7 +98,7 @@ def test_the_limit_has_its_name(job, link, workers, limit):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: predict(JOB, Cluster(), [0]), "workers=0: it takes a number from 1 to 10000"),
+        (lambda: predict(replace(JOB, spread=0.1), Cluster(), [0]), "workers=0: it takes a number from 1 to 10000"),
         (lambda: replace(JOB, per_example=-1.0), "per_example=-1.0: it takes a number above 0"),
         (lambda: replace(JOB, overlap=1.5), "overlap=1.5: it takes a number from 0 to 1"),
         (lambda: replace(JOB, gradient_bytes="1 MB"), "gradient_bytes='1 MB': it takes a number from 0 to inf"),

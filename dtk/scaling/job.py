@@ -132,45 +132,6 @@ def _flat(algorithm: str, workers: int, size: float, link: Link) -> Cost:
     return Cost(steps, sent, steps * link.latency, sent / link.bandwidth)
 
 
-def all_reduce(
-    workers: int, size: float, link: Link, algorithm: str = "ring", per_machine: int = 1, inside: Link | None = None
-) -> Cost:
-    """Return the cost of an all-reduce of `size` bytes over that many workers: none with one worker, or without bytes.
-
-    algorithm: "ring", "halving_doubling" or "tree". With several workers on a machine, connected by `inside`, the ring
-    is one ring through all of them, which leaves each machine once and goes at the pace of the slower link.
-    The others are hierarchical, as in Goyal et al. 2017, section 4.1, and Mikami et al. 2018: the workers of a machine
-    reduce and scatter by a ring, the machines all-reduce, the workers of a machine gather. The last machine may have
-    fewer workers; the cost is that of full ones.
-
-    Two workers exchange half the bytes twice, four a quarter six times:
-
-    >>> link = Link("example", latency=0.001, bandwidth=1e6)
-    >>> all_reduce(2, 1e6, link)
-    Cost(steps=2, bytes=1000000.0, latency=0.002, transfer=1.0)
-    >>> all_reduce(4, 1e6, link)
-    Cost(steps=6, bytes=1500000.0, latency=0.006, transfer=1.5)
-
-    A ring of 1,000 workers waits for 1,998 messages, a tree for 20:
-
-    >>> all_reduce(1000, 1e6, link).steps, all_reduce(1000, 1e6, link, "tree").steps
-    (1998, 20)
-    """
-    check(workers, algorithm, per_machine)
-    if workers == 1 or size == 0:
-        return Cost(0, 0.0, 0.0, 0.0)
-    near = link if inside is None else inside
-    together = min(per_machine, workers)
-    machines = math.ceil(workers / together)
-    if machines == 1 or together == 1:
-        return _flat(algorithm, workers, size, near if machines == 1 else link)
-    if algorithm == "ring":
-        return _mixed_ring(workers, size, link, near, together)
-    local, far = _flat("ring", together, size, near), _flat(algorithm, machines, size, link)
-    parts = local.latency + far.latency, local.transfer + far.transfer
-    return Cost(local.steps + far.steps, far.bytes, *parts)
-
-
 def _mixed_ring(workers: int, size: float, far: Link, near: Link, together: int) -> Cost:
     """A ring through machines: a chunk's way, or the slower link's bytes, whichever takes longer.
 
@@ -186,13 +147,11 @@ def _mixed_ring(workers: int, size: float, far: Link, near: Link, together: int)
     return Cost(hops, hops * chunk, max(slower.latency, way - transfer), transfer)
 
 
-def check(workers: int, algorithm: str, per_machine: int) -> None:
-    """Raise ClusterConfigError where nothing can be computed for these."""
-    for name, value in (("workers", workers), ("per_machine", per_machine)):
-        in_range(name, value, 1, BIGGEST_CLUSTER)
-        if int(value) != value:  # 2.0 is as good as 2
-            whole_number(name, value)
-    one_of("algorithm", algorithm, ALGORITHMS)
+def check_count(name: str, value: float) -> None:
+    """Raise ClusterConfigError for a number of workers that nothing can be computed for."""
+    in_range(name, value, 1, BIGGEST_CLUSTER)
+    if int(value) != value:  # 2.0 is as good as 2
+        whole_number(name, value)
 
 
 MOST_SPREAD = 2.0
@@ -309,7 +268,35 @@ class Cluster:
     inside: Link | None = None
 
     def __post_init__(self) -> None:
-        check(1, self.algorithm, self.per_machine)
+        check_count("per_machine", self.per_machine)
+        one_of("algorithm", self.algorithm, ALGORITHMS)
 
     def all_reduce(self, workers: int, size: float) -> Cost:
-        return all_reduce(workers, size, self.link, self.algorithm, self.per_machine, self.inside)
+        """Return the cost of an all-reduce of `size` bytes over that many workers: none with one, or without bytes.
+
+        With several workers on a machine, the ring is one ring through all of them, which leaves each machine once and
+        goes at the pace of the slower link. The others are hierarchical, as in Goyal et al. 2017, section 4.1, and
+        Mikami et al. 2018: the workers of a machine reduce and scatter by a ring, the machines all-reduce, the workers
+        of a machine gather. The last machine may have fewer workers; the cost is that of full ones.
+
+        >>> link = Link("example", latency=0.001, bandwidth=1e6)
+        >>> Cluster(link).all_reduce(2, 1e6)  # two workers exchange half the bytes twice
+        Cost(steps=2, bytes=1000000.0, latency=0.002, transfer=1.0)
+        >>> Cluster(link).all_reduce(4, 1e6)  # four a quarter six times
+        Cost(steps=6, bytes=1500000.0, latency=0.006, transfer=1.5)
+        >>> Cluster(link).all_reduce(1000, 1e6).steps, Cluster(link, "tree").all_reduce(1000, 1e6).steps
+        (1998, 20)
+        """
+        check_count("workers", workers)
+        if workers == 1 or size == 0:
+            return Cost(0, 0.0, 0.0, 0.0)
+        near = self.link if self.inside is None else self.inside
+        together = min(self.per_machine, workers)
+        machines = math.ceil(workers / together)
+        if machines == 1 or together == 1:
+            return _flat(self.algorithm, workers, size, near if machines == 1 else self.link)
+        if self.algorithm == "ring":
+            return _mixed_ring(workers, size, self.link, near, together)
+        local, far = _flat("ring", together, size, near), _flat(self.algorithm, machines, size, self.link)
+        parts = local.latency + far.latency, local.transfer + far.transfer
+        return Cost(local.steps + far.steps, far.bytes, *parts)

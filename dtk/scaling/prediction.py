@@ -31,7 +31,7 @@ import numpy as np
 
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, three
-from dtk.scaling.job import Cluster, Cost, Job, Link, all_reduce, check, ethernet, slowest, slowest_mean
+from dtk.scaling.job import Cluster, Cost, Job, Link, ethernet, slowest, slowest_mean
 
 if TYPE_CHECKING:
     import pandas
@@ -90,10 +90,9 @@ def predict(job: Job, cluster: Cluster, workers: Iterable[int]) -> pandas.DataFr
 
 
 def _row(job: Job, cluster: Cluster, workers: int) -> dict[str, Any]:
-    check(workers, cluster.algorithm, cluster.per_machine)
+    costs = [cluster.all_reduce(workers, size) for size in job.buckets]  # which refuses what is no number of workers
     compute = job.seconds(job.batch)
     values, weights = slowest(workers, job.spread)
-    costs = [cluster.all_reduce(workers, size) for size in job.buckets]
     ends = schedule(values * compute, job, costs)
     last, seconds = compute * float((values * weights).sum()), float((ends * weights).sum())
     whole = sum(cost.seconds for cost in costs)
@@ -194,8 +193,8 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
     >>> print(fit(pandas.DataFrame(rows, columns=["workers", "bytes", "seconds"])))
     ring: latency 50 µs (95 % interval 50 to 50), bandwidth 2 GB/s (2 to 2), 4 measurements
     """
-    table = _checked(measurements, algorithm)
-    costs = [all_reduce(int(row.workers), row.bytes, _UNIT, algorithm) for row in table.itertuples()]
+    table, cluster = _checked(measurements), Cluster(_UNIT, algorithm)
+    costs = [cluster.all_reduce(int(row.workers), row.bytes) for row in table.itertuples()]
     parts = [[cost.latency for cost in costs], [cost.transfer for cost in costs]]
     if (table.workers == 1).any():
         parts.append([1.0] * len(costs))
@@ -224,7 +223,7 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
     )
 
 
-def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame:
+def _checked(measurements: pandas.DataFrame) -> pandas.DataFrame:
     table = measurements[list(_COLUMNS)]
     for name, least in (("workers", 1), ("bytes", 1), ("seconds", 0)):
         values = table[name].to_numpy(np.float64)
@@ -232,7 +231,6 @@ def _checked(measurements: pandas.DataFrame, algorithm: str) -> pandas.DataFrame
         if wrong.any():
             what = N_("measurement {row} has {name}={value:g}; leave it out")
             raise ClusterConfigError(_(what, row=int(wrong.argmax()), name=name, value=values[wrong][0]))
-    check(2, algorithm, 1)
     sizes, least = table.bytes[table.workers > 1].nunique(), 5 if (table.workers == 1).any() else 4
     if sizes < 2 or len(table) < least:  # two rows more than there are unknowns
         what = N_(

@@ -14,7 +14,7 @@ from matplotlib.ticker import NullFormatter
 
 from dtk.environment import live_mode
 from dtk.language import N_, _, ngettext, three
-from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, ETHERNET_100, LINKS, Cluster, Job, check
+from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, ETHERNET_100, LINKS, Cluster, Job, check_count
 from dtk.scaling.prediction import LIMITS, predict
 from dtk.view.canvas import axes, headline, ink, legend_below, note
 from dtk.view.controls import Lab
@@ -91,7 +91,7 @@ def _headline(table: pandas.DataFrame, workers: int) -> str:
 
 def predictions(job: Job, cluster: Cluster, workers: int) -> pandas.DataFrame:
     """Return predictions for workers spread evenly over the logarithmic axis, and for the number asked for."""
-    check(workers, cluster.algorithm, cluster.per_machine)
+    check_count("workers", workers)
     spread = np.logspace(0, np.log10(BIGGEST_CLUSTER), _POINTS).round().astype(int)
     return predict(job, cluster, sorted({*map(int, spread), workers}))
 
@@ -192,7 +192,7 @@ def what_if_lab(workers: int = 256) -> Lab | Axes:
         return what_if(workers=workers)
     import ipywidgets
 
-    check(workers, "ring", 1)
+    check_count("workers", workers)
     controls = _controls(workers)
     every = list(controls.values())
     halves = [ipywidgets.VBox(every[:4]), ipywidgets.VBox(every[4:])]
