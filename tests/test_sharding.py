@@ -197,7 +197,7 @@ def test_the_sentence(workers, alone, sentence):
 
 
 def test_a_table_says_who_when_and_what():
-    seen = from_lists([[[[0], [1]], [[4], [5]]], [[[2], [3]], [[6], [7]]]], [range(4), range(4, 8)], replicas=2)
+    seen = from_lists([[[0], [4]], [[1], [5]], [[2], [6]], [[3], [7]]], [range(4), range(4, 8)], together=2)
     assert (seen.workers, seen.replicas) == (2, 4)
     assert seen.table.values.tolist()[:4] == [[0, 0, 1, 0], [0, 1, 1, 1], [1, 2, 1, 2], [1, 3, 1, 3]]
     assert seen.table.step.tolist() == [1] * 4 + [2] * 4

@@ -74,9 +74,7 @@ def shards(
     with environment.quiet():
         cluster = _seen(payload, seed, workers=workers, replicas=replicas, mode=mode)
         alone = _seen(payload, seed, workers=1, replicas=1, mode="single")
-    parts = [steps for __, steps in cluster.results]
-    if replicas == 1:
-        parts = [[step[0] for step in steps] for steps in parts]
+    parts = [[step[k] for step in steps] for __, steps in cluster.results for k in range(replicas)]
     whole = [step[0] for step in alone.results[0][1]]
     return from_lists(parts, whole, cluster.results[0][0], replicas)
 
@@ -148,14 +146,10 @@ class Sharding:
         return f"<Sharding{policy} workers={self.workers} replicas={self.replicas} {counts}>"
 
 
-def from_lists(workers: Sequence[Any], alone: Sequence[Any], policy: str = "", replicas: int = 1) -> Sharding:
-    """Make a `Sharding` of the numbers of the examples that each worker saw, by worker, then by step.
+def from_lists(parts: Sequence[Any], alone: Sequence[Any], policy: str = "", together: int = 1) -> Sharding:
+    """Make a `Sharding` of the numbers of the examples that each replica saw, by replica, then by step.
 
-    Args:
-        workers: of one worker, by step, a list of numbers; with several replicas in a worker, a list of each.
-        alone: the same of one device.
-        policy: the autoshard policy in force.
-        replicas: in each worker.
+    alone: of one device, by step. together: replicas in a worker.
 
     Policy DATA deals each global batch of 4 out; with OFF each worker reads all by itself:
 
@@ -168,17 +162,16 @@ def from_lists(workers: Sequence[Any], alone: Sequence[Any], policy: str = "", r
     import pandas
 
     rows = [
-        (worker, worker * replicas + local, step, number)
-        for worker, steps in enumerate(workers)
-        for step, parts in enumerate(steps, 1)
-        for local, numbers in enumerate([parts] if replicas == 1 else parts)
+        (replica // together, replica, step, number)
+        for replica, steps in enumerate(parts)
+        for step, numbers in enumerate(steps, 1)
         for number in numbers
     ]
     table = pandas.DataFrame(rows, columns=["worker", "replica", "step", "example"]).astype("int64")
     table = table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
     whole = [(step, number) for step, numbers in enumerate(alone, 1) for number in numbers]
     reference = pandas.DataFrame(whole, columns=["step", "example"]).astype("int64")
-    return Sharding(table, reference, len(workers), len(workers) * replicas, policy)
+    return Sharding(table, reference, len(parts) // together, len(parts), policy)
 
 
 def _by_step(table: pandas.DataFrame) -> dict[int, list[int]]:

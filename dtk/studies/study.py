@@ -8,8 +8,8 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError, one_of, whole_number
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 _SCALINGS = ("strong", "weak", "both")
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One run of a study. scaling: the curves that it belongs to, "strong", "weak" or "strong, weak".
 
     kind: "cluster", "baseline" (one process on one device) or "ceiling" (workers without communication).
@@ -37,7 +36,7 @@ class Cell:
     workers: int
     global_batch: int
     per_replica_batch: int
-    repeat: int = 0
+    repeat: int
 
 
 @dataclass(eq=False)
@@ -60,7 +59,7 @@ class Study:
         """
         import pandas as pd
 
-        table = pd.DataFrame(self.rows, columns=[*Cell.__dataclass_fields__, *MEASURES, "failed"])
+        table = pd.DataFrame(self.rows, columns=[*Cell._fields, *MEASURES, "failed"])
         return table.astype(dict.fromkeys(MEASURES, "float64")) if len(table) else table
 
     @property
@@ -122,7 +121,7 @@ def study(
     with bar, environment.quiet():
         for cell, job in jobs:
             bar.set_description(f"{cell.kind}, {cell.workers} × {cell.per_replica_batch}")  # noqa: RUF001
-            found.rows.append({**asdict(cell), **_measure(job, cell)})
+            found.rows.append({**cell._asdict(), **_measure(job, cell)})
             bar.update()
     failed = [row["failed"] for row in found.rows if row["failed"]]
     if failed:
@@ -199,35 +198,30 @@ def study_cells(
     per_replica_batch: Any,
     scaling: Any,
     repeats: Any,
-) -> tuple[Cell, ...]:
-    """All runs of a study; see `dtk.study`.
-
-    Raises:
-        ClusterConfigError: with what to ask for instead.
-    """
+) -> list[Cell]:
+    """All runs of a study."""
     counts = _checked_counts(workers)
     whole_number("repeats", repeats)
     for name, batch in (("global_batch", global_batch), ("per_replica_batch", per_replica_batch)):
         if batch is not None:
             whole_number(name, batch)
-    cells: dict[Cell, set[str]] = {}
+    curves: dict[tuple[Any, ...], list[str]] = {}  # that a run belongs to
     for curve, batch in _curves(counts, global_batch, per_replica_batch, scaling).items():
-        for cell in _curve(curve, batch, counts):
-            cells.setdefault(cell, set()).add(curve)
-    merged = [replace(cell, scaling=", ".join(sorted(found))) for cell, found in cells.items()]
-    return tuple(replace(cell, repeat=number) for number in range(1, repeats + 1) for cell in merged)
+        for run in dict.fromkeys(_runs(curve, batch, counts)):
+            curves.setdefault(run, []).append(curve)
+    return [Cell(", ".join(found), *run, number) for number in range(1, repeats + 1) for run, found in curves.items()]
 
 
-def _curve(scaling: str, batch: int, counts: Sequence[int]) -> Iterator[Cell]:
-    """The runs of one curve; batch: the global one for strong scaling, each replica's for weak."""
+def _runs(scaling: str, batch: int, counts: Sequence[int]) -> Iterator[tuple[str, int, int, int]]:
+    """Kind, workers and batches of each run of a curve; batch: the global one for strong scaling, or each replica's."""
     for workers in counts:
         whole = batch if scaling == "strong" else batch * workers
         each = whole // workers
-        yield Cell("", "cluster", workers, whole, each)
+        yield "cluster", workers, whole, each
         if workers > 1:  # one worker without communication is the baseline
-            yield Cell("", "ceiling", workers, whole, each)
+            yield "ceiling", workers, whole, each
         for size in {batch, each}:
-            yield Cell("", "baseline", 1, size, size)
+            yield "baseline", 1, size, size
 
 
 def _curves(counts: Sequence[int], whole: Any, each: Any, scaling: Any) -> dict[str, int]:
