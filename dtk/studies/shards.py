@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -186,15 +186,13 @@ _ENDLESS = N_(
 MOST = 200_000  # examples on one worker: real MNIST three times over; beyond it a dataset is taken for endless
 
 
-Steps = list[list[list[int]]]  # the examples' numbers, by step and by a worker's replicas
-
-
 def see_examples(
     make_dataset: Callable[..., Any], policy: str | None, by_context: bool, strategy: Any
-) -> tuple[str, Steps]:
+) -> tuple[str, list[list[list[int]]]]:
     """Distributes what `make_dataset` makes and goes through it once; nothing is trained.
 
-    Returns the autoshard policy in force ("input_context" where the function is given one) and what was seen.
+    Returns the autoshard policy in force ("input_context" where the function is given one), and the examples' numbers
+    by step and by this worker's replicas.
     by_context: `make_dataset` takes the worker's `tf.distribute.InputContext` and divides the data itself.
     Raises ClusterConfigError where examples can't be distinguished, with what to change.
     """
@@ -211,19 +209,13 @@ def see_examples(
             data = data.with_options(options)
         used = data.options().experimental_distribute.auto_shard_policy.name
         shared = strategy.experimental_distribute_dataset(data)
-    parts = (strategy.experimental_local_results(first_leaf(batch)) for batch in shared)
-    return used, _steps(parts)
-
-
-def _steps(batches: Iterable[Sequence[Any]]) -> Steps:
-    """The examples' numbers from each step's parts. Ends a dataset that has no end."""
     steps, count = [], 0
-    for parts in batches:
-        steps.append([_numbers(part) for part in parts])
+    for batch in shared:
+        steps.append([_numbers(part) for part in strategy.experimental_local_results(first_leaf(batch))])
         count += sum(map(len, steps[-1]))
         if count > MOST:
             raise ClusterConfigError(_(_ENDLESS, most=MOST))
-    return steps
+    return used, steps
 
 
 def _checked(data: Any) -> Any:
