@@ -110,8 +110,8 @@ OTHERWISE = {
     "00.3": scaling.weighted_loss([[2 / 2, 5 / 2]], [[3, 1]])[0],
     "01.2": Cluster(LINK).all_reduce(5, 1000).bytes,
     "01.3": 6 * Cluster(LINK).all_reduce(6, 1000).steps,
-    "04.3": scaling.global_loss([[3 / 2, 1 / 2]])[0],
-    "05.2": scaling.global_loss([[1.25, 2.25], [1.0, 2.0]]).mean(),
+    "04.3": scaling.global_loss([[3 / 2, 1 / 2]], [[1, 1]])[0],
+    "05.2": scaling.global_loss([[1.25, 2.25], [1.0, 2.0]], [[2, 2], [2, 2]]).mean(),
     "09.3": predict(Job(0.8 / 64, 64 / 4, 1e8), Cluster(LINK), [4]).seconds[0],
     "12.2": Cluster(Link("1 Gb/s", latency=0.0, bandwidth=ethernet(1).bandwidth)).all_reduce(4, 100e6).seconds,
 }

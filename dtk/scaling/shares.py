@@ -63,22 +63,17 @@ def share(losses: ArrayLike, global_batch: int) -> float:
     return float(np.asarray(losses, np.float64).sum() / global_batch)
 
 
-def global_loss(shares: ArrayLike, examples: ArrayLike | None = None) -> np.ndarray:
+def global_loss(shares: ArrayLike, examples: ArrayLike) -> np.ndarray:
     """The loss of each step, `(steps,)`: the sum of the replicas' shares, `(steps, replicas)`.
 
-    This is what `fit` minimises and reports. With `examples`, `(steps, replicas)`, a replica that saw none adds nothing
-    where its share is no number: the mean over no examples is 0 or NaN, depending on the loss. A number counts, such as
-    its part of a penalty.
+    This is what `fit` minimises and reports. A replica that saw no example adds nothing where its share is no number:
+    the mean over no examples is 0 or NaN, depending on the loss. A number counts, such as its part of a penalty.
 
-    >>> global_loss([[1.25, 2.25]]).tolist()
-    [3.5]
-    >>> global_loss([[1.25, float("nan")], [1.25, 0.5]], examples=[[1, 0], [1, 0]]).tolist()
-    [1.25, 1.75]
+    >>> global_loss([[1.25, 2.25], [1.25, float("nan")], [1.25, 0.5]], examples=[[2, 2], [1, 0], [1, 0]]).tolist()
+    [3.5, 1.25, 1.75]
     """
     values = np.asarray(shares, np.float64)
-    if examples is not None:
-        values = np.where((np.asarray(examples) > 0) | np.isfinite(values), values, 0.0)
-    return values.sum(axis=1)
+    return np.where((np.asarray(examples) > 0) | np.isfinite(values), values, 0.0).sum(axis=1)
 
 
 def weighted_loss(shares: ArrayLike, examples: ArrayLike) -> np.ndarray:
@@ -89,12 +84,12 @@ def weighted_loss(shares: ArrayLike, examples: ArrayLike) -> np.ndarray:
     Five examples, with losses 1, 1, 1 on replica 0 and 2, 2 on replica 1. Their mean is 7 / 5 = 1.4. The replicas'
     means are 1 and 2, their shares 0.5 and 1.0, and `fit` says 1.5, because it averages the two means:
 
-    >>> global_loss([[0.5, 1.0]]).tolist(), weighted_loss([[0.5, 1.0]], [[3, 2]]).tolist()
+    >>> global_loss([[0.5, 1.0]], [[3, 2]]).tolist(), weighted_loss([[0.5, 1.0]], [[3, 2]]).tolist()
     ([1.5], [1.4])
 
     With the same number of examples on each replica there is no difference:
 
-    >>> global_loss([[0.5, 1.0]]).tolist(), weighted_loss([[0.5, 1.0]], [[2, 2]]).tolist()
+    >>> global_loss([[0.5, 1.0]], [[2, 2]]).tolist(), weighted_loss([[0.5, 1.0]], [[2, 2]]).tolist()
     ([1.5], [1.5])
     """
     counts = np.asarray(examples, np.float64)

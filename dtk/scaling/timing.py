@@ -74,13 +74,10 @@ def throughput(records: pandas.DataFrame) -> float:
 
 
 def within_epochs(times: pandas.DataFrame) -> pandas.DataFrame:
-    """The times of steps, with each epoch's first step from when the last worker began it.
+    """The times of steps, as `step_times` has them, with each epoch's first step from when the last worker began it.
 
     What a worker waits there, it waits for the end of another's validation, checkpoint or preparation. That belongs to
     the pause between two epochs, which no slow step has made. A run's first step stays as it is.
-
-    Args:
-        times: from `timing.step_times`, whose columns the result has.
     """
     before = times.groupby("worker").epoch.shift()
     first = before.notna() & (times.epoch != before)
@@ -111,10 +108,6 @@ def typical_steps(times: pandas.DataFrame, count: int = 6) -> list[int]:
 
     Of all stretches of `count` steps (or as many as an epoch has), the one that lasts as long as their median does. The
     first step, in which tracing hides the rest, is not among them. [] where no epoch has three steps.
-
-    Args:
-        times: from `timing.step_times`.
-        count: how many at most.
     """
     later = times[times.step > times.groupby("worker").step.transform("min")]
     how = {"begin": ("started", "min"), "end": ("ended", "max"), "epoch": ("epoch", "first"), "all": ("worker", "size")}
@@ -146,10 +139,9 @@ def fates(folder: RunFolder) -> pandas.DataFrame:
     rows, seen = [], set[int]()
     for k, steps in enumerate(each):
         first = min((later[0] for later in each[k + 1 :] if later), default=float("inf"))
-        rows += [(k + 1, int(step), bool(step >= first), step in seen) for step in steps]
+        rows += [(k + 1, step, step >= first, step in seen) for step in steps]
         seen.update(steps)
-    table = pd.DataFrame(rows, columns=["attempt", "step", "lost", "again"])
-    return table.astype({"attempt": int, "step": int, "lost": bool, "again": bool})
+    return pd.DataFrame(rows, columns=["attempt", "step", "lost", "again"])
 
 
 def spans(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -200,9 +192,7 @@ def step_parts(run: Recorded) -> pandas.DataFrame:
 def step_spans(folder: RunFolder) -> pandas.DataFrame:
     """When each part of each step was, one after the other, as `step_parts` adds them up.
 
-    Returns:
-        One row for each span. Columns: worker, step, part (of PARTS), begin, end, in seconds since the call of
-        `dtk.run`.
+    Columns: worker, step, part (of PARTS), begin, end (s since the call of `dtk.run`).
     """
     steps, spans = _in_parts(folder)
     return spans.join(steps[["worker", "step"]], on="row")[["worker", "step", "part", "begin", "end"]]
