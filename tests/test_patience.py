@@ -90,12 +90,12 @@ def clock(monkeypatch):
 @pytest.fixture
 def seen(reader, clock):
     source = Source()
-    found, watch = signs.Signs(reader, source, ["a", "b"]), Watch(reader.folder, 0.0)
+    found = signs.Signs(Watch(reader.folder, 0.0), reader, source, ["a", "b"])
 
     def look(seconds, **vitals):
         source.seen = source.seen._replace(**vitals)
         clock.now += seconds
-        found.look(watch)
+        found.look()
         return found.quiet_seconds(reader.folder.each)
 
     look(0)

@@ -234,7 +234,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
             environment.say(policy.warning(quiet, pace, members.waits()))
         found = members.cut() or (members.uneven(limit) if limit is not None else None)
         if found is not None:
-            raise WorkerStalled(found.sentence, folder, members.signs.stacks(watch), found.reason, found.edges)
+            raise WorkerStalled(found.sentence, folder, members.signs.stacks(), found.reason, found.edges)
 
 
 def _say(words: str, said: set[str]) -> None:
@@ -297,7 +297,7 @@ class Members:
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
         reader.watching = self.watch
-        self.signs = Signs(reader, self.source, self.keys)
+        self.signs = Signs(self.watch, reader, self.source, self.keys)
 
     def __enter__(self) -> Members:
         try:
@@ -332,16 +332,16 @@ class Members:
         self.watch.take_exits(exits)
         self.watch.take_lost(self.source.lost())
         self.reader.look()  # after the exits: what a process wrote before its end is then known
-        self.signs.look(self.watch)
+        self.signs.look()
 
     def board(self) -> list[Line]:
         """Each member's line in the live view."""
-        return waiting.board(self.signs.now(self.watch))
+        return waiting.board(self.signs.now())
 
     def stacks(self) -> str:
         """Each member's state and Python stack; all are asked anew."""
-        self.signs.ask(self.watch)
-        return self.signs.stacks(self.watch)
+        self.signs.ask()
+        return self.signs.stacks()
 
     def waits(self) -> str:
         """Who waits for whom, in words, by what they have answered so far."""
@@ -363,7 +363,7 @@ class Members:
         ended = any(heard.state == "finished" for heard in self.watch.heard)
         if not ended or not waiting.uneven(self._workers(), stall_timeout):
             return None
-        self.signs.ask(self.watch)  # where they are now, and not where they were when they fell silent
+        self.signs.ask()  # where they are now, and not where they were when they fell silent
         return self.explain() if waiting.uneven(self._workers(), stall_timeout) else None
 
     def cut(self, anew: bool = False) -> Waiting | None:
@@ -382,7 +382,7 @@ class Members:
     def failure(self) -> WorkerFailed:
         """The error that names who failed first, or who made the others fail without failing itself."""
         self.reader.look()  # what they recorded in the moments before it failed
-        self.signs.look(self.watch, anew=True)
+        self.signs.look(anew=True)
         states = self._workers()
         slept = 0.0 if any(self.watch.hosts) else self.signs.slept  # other machines did not sleep with this one
         found = blame_of(self.watch, states, slept, lambda: self.cut(anew=True))
@@ -396,4 +396,4 @@ class Members:
 
     def _workers(self) -> list[State]:
         """The workers' states; whom an evaluator waits for, no process shows."""
-        return self.signs.now(self.watch)[: self.folder.workers]
+        return self.signs.now()[: self.folder.workers]

@@ -48,20 +48,16 @@ class _Pulse:
     asked: float = float("-inf")
     offset: int = 0  # where the answer begins in stacks.txt
     activity: Activity | None = None
-    pid: int | None = None
     sizes: list[int] = field(default_factory=list)
     disk: int = 0
     cpu: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=round(1 / _LOOK) + 1))
 
-    def look(self, pid: int | None, vitals: Vitals | None, now: float) -> None:
+    def look(self, vitals: Vitals | None, now: float) -> None:
         self.step = self.written.step or self.step
         if self.written.sizes != self.sizes:
             self.moved = now
         self.sizes = self.written.sizes
         if vitals is not None:
-            if pid != self.pid:
-                self.pid = pid
-                self.cpu.clear()
             self.stopped = vitals.stopped
             if self._busy(vitals.used, now) or vitals.disk - self.disk >= _DISK:
                 self.moved = now
@@ -96,18 +92,18 @@ class _Pulse:
 class Signs:
     """The states of a run's members, looked at four times a second.
 
-    reader: of the members' files; what it has read by then is what is looked at. source: of the processes, wherever
-    they are (`dtk.launch.place`), by each member's key.
+    watch: what is known of the members. reader: of their files; what it has read by then is what is looked at. source:
+    of the processes, wherever they are (`dtk.launch.place`), by each member's key.
     """
 
-    def __init__(self, reader: Reader, source: Any, keys: Sequence[str]):
+    def __init__(self, watch: Watch, reader: Reader, source: Any, keys: Sequence[str]):
         now = time.monotonic()
-        self.folder, self.source, self.keys = reader.folder, source, list(keys)
+        self.watch, self.folder, self.source, self.keys = watch, reader.folder, source, list(keys)
         self._pulses = [_Pulse(member, now) for member in reader.members]
         self._looked = float("-inf")
         self._away = (0.0, float("-inf"))  # seconds, and when that was over
 
-    def look(self, watch: Watch, anew: bool = False) -> None:
+    def look(self, anew: bool = False) -> None:
         """Looks for signs of life, also sooner than four times a second where it has to be `anew`."""
         now = time.monotonic()
         if now - self._looked < _LOOK and not anew:
@@ -120,9 +116,9 @@ class Signs:
         self._looked = now
         pids = self._pids()
         for member, pulse in enumerate(self._pulses):
-            pulse.look(pids.get(member), self.source.vitals(self.keys[member]) if member in pids else None, now)
+            pulse.look(self.source.vitals(self.keys[member]) if member in pids else None, now)
             silent = member in pids and now - pulse.moved >= _ASK and not pulse.stopped
-            if silent and pulse.asked < pulse.moved and _listens(watch, member):
+            if silent and pulse.asked < pulse.moved and self._listens(member):
                 self._ask(member)
             elif silent and pulse.activity is None and pulse.asked > pulse.moved:
                 pulse.activity = activity(pulse.answer())
@@ -131,6 +127,10 @@ class Signs:
         """Processes that live, by member."""
         started, exited = self.source.started, self.source.exited
         return {k: started[key] for k, key in enumerate(self.keys) if key in started and key not in exited}
+
+    def _listens(self, member: int) -> bool:
+        # Before its first event a worker has no handler yet, and the signal would kill it.
+        return self.watch.heard[member].began
 
     def _wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -157,9 +157,9 @@ class Signs:
         known = [pace for pace in paces if pace is not None]
         return max(known) if len(known) == len(paces) else None
 
-    def ask(self, watch: Watch) -> None:
+    def ask(self) -> None:
         """Asks every member that lives where it is, and waits for the answers, for half a second at most."""
-        asked = [k for k in self._pids() if _listens(watch, k)]
+        asked = [k for k in self._pids() if self._listens(k)]
         pulses = [self._pulses[member] for member in asked]
         for member in asked:
             self._ask(member)
@@ -170,10 +170,10 @@ class Signs:
         for pulse in pulses:
             pulse.activity = activity(pulse.answer())
 
-    def stacks(self, watch: Watch) -> str:
+    def stacks(self) -> str:
         """Each member's state and the Python stack of each that lives, also of one deep inside a collective."""
         texts = []
-        for state, pulse in zip(self.now(watch), self._pulses, strict=True):
+        for state, pulse in zip(self.now(), self._pulses, strict=True):
             head = f"{state.called}: {state.words()}"
             if state.pid is not None:
                 head = _("{words} (process {pid})", words=head, pid=state.pid)
@@ -181,11 +181,11 @@ class Signs:
             texts.append(f"{head}\n{stack or '  ' + _('(no stack: it is stopped, or not running)')}")
         return "\n\n".join(texts)
 
-    def now(self, watch: Watch) -> list[State]:
+    def now(self) -> list[State]:
         """Each member's state as far as it is known without asking anew."""
         now, pids = time.monotonic(), self._pids()
         states = []
-        for member, (heard, pulse) in enumerate(zip(watch.heard, self._pulses, strict=True)):
+        for member, (heard, pulse) in enumerate(zip(self.watch.heard, self._pulses, strict=True)):
             active, quiet = pulse.activity or Activity(), max(0.0, now - pulse.moved)
             works = member < self.folder.workers  # an evaluator is silent between two checkpoints
             quiet_enough = quiet >= _SILENT or pulse.activity is not None
@@ -219,11 +219,6 @@ def _what(heard: WorkerStatus, pulse: _Pulse) -> str:
     if heard.state == "training":
         return "building"
     return "imported" if heard.imported else "running"
-
-
-def _listens(watch: Watch, member: int) -> bool:
-    # Before its first event a worker has no handler yet, and the signal would kill it.
-    return watch.heard[member].began
 
 
 # ---- what a Python stack tells
