@@ -17,7 +17,7 @@ from dtk.errors import command
 from dtk.records import RunFolder
 from dtk.watch import explain
 from dtk.watch import watch as watching
-from dtk.watch.explain import KNOWN, exit_in_words, in_one_sentence, is_chatter, lost_a_peer, mismatch, port_was_taken
+from dtk.watch.explain import KNOWN, exit_in_words, in_one_sentence, is_chatter, lost_a_peer, mismatch
 from dtk.watch.watch import Watch
 
 KEPT = kept()
@@ -120,7 +120,7 @@ def taken_for(kind, message):
     found = {
         "lost": lost_a_peer(kind, message),
         "different": bool(mismatch(message)),
-        "port": port_was_taken(message),
+        "port": explain.PORT_TAKEN in message,
         "heartbeat": bool(explain._NO_HEARTBEAT.search(message)),
     }
     return {what for what, is_so in found.items() if is_so}
@@ -147,7 +147,7 @@ LOST = [re.compile(each, re.IGNORECASE) for each in explain._LOST_WORDS]
 PATTERNS = [
     *KNOWN,
     *LOST,
-    *[explain._PORT_TAKEN, explain._MISMATCH, explain._OTHER_KIND, explain._OURS, explain._NO_HEARTBEAT],
+    *[explain.PORT_TAKEN, explain._MISMATCH, explain._OTHER_KIND, explain._OURS, explain._NO_HEARTBEAT],
 ]
 
 
@@ -244,7 +244,7 @@ def test_a_port_of_the_functions_own_is_none_of_the_clusters():
         taken.listen()
         with pytest.raises(OSError, match="Address already in use") as own:
             socket.create_server(taken.getsockname())
-        assert not port_was_taken(str(own.value))
+        assert explain.PORT_TAKEN not in str(own.value)
 
 
 def test_every_case_has_a_text_in_a_lane_and_every_text_a_case():

@@ -176,7 +176,7 @@ _LOST_WORDS = (
 )
 _LOST = re.compile("|".join(_LOST_WORDS), re.IGNORECASE)
 _LOST_BY = ("UnavailableError", "InternalError", "AbortedError", "CancelledError", "DeadlineExceededError")
-_PORT_TAKEN = re.compile(r"Could not start gRPC server")
+PORT_TAKEN = "Could not start gRPC server"  # where another program took a worker's port
 # TensorFlow 2.20 to 2.22's candidate, and 2.15.
 _NO_HEARTBEAT = re.compile(
     r"unhealthy \(stopped sending heartbeats\):\s*/job:worker/replica:\d+/task:(?P<task>\d+)"
@@ -192,11 +192,6 @@ def lost_a_peer(kind: str, message: str) -> bool:
 def may_have_lost_a_peer(kind: str) -> bool:
     """Whether TensorFlow raises errors of this kind where a connection is gone: what else they come of is rare."""
     return kind in _LOST_BY and kind != "InternalError"
-
-
-def port_was_taken(message: str) -> bool:
-    """Whether an error is TensorFlow's of a port that another program took."""
-    return bool(_PORT_TAKEN.search(message))
 
 
 def without_heartbeat(message: str) -> int | None:

@@ -202,7 +202,7 @@ class Watch:
 def port_was_taken(folder: RunFolder) -> bool:
     """Whether one failed because another program took its port between choosing and binding."""
     errors = [member.error for member in folder.members]
-    return any(error is not None and explain.port_was_taken(error["message"]) for error in errors)
+    return any(error is not None and explain.PORT_TAKEN in error["message"] for error in errors)
 
 
 # ---- who is to blame
