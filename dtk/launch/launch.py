@@ -389,7 +389,7 @@ class Members:
         others = {failure.member for failure in self.watch.failures()} - {found.worker}
         marked = [replace(state, what="consequence") if state.member in others else state for state in states]
         graph = waiting.explain(marked, found.worker)
-        if found.cause == "collectives":  # none waited for the other
+        if found.apart:
             graph = Waiting(marked, [], "order", found.words)
         waiting.save(self.folder, graph)
         return error_of(self.watch, found)

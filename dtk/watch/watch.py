@@ -63,8 +63,12 @@ class Failure:
 
     @property
     def reason(self) -> str:
-        """A word for how: "lost", "raised" or "exited"."""
-        return "lost" if self.lost else "raised" if self.error is not None else "exited"
+        """A word for how, as in WorkerFailed."""
+        if self.lost or self.is_consequence:
+            return "lost"
+        if not self.is_own:
+            return "unknown"
+        return "raised" if self.error is not None else "exited"
 
     @property
     def is_consequence(self) -> bool:
@@ -170,13 +174,6 @@ class Watch:
                 found.append(Failure(number, at, member.error, code, lost, has_peers))
         return found
 
-    def departed(self) -> tuple[int, int] | None:
-        """A worker whose function had returned and whose process has ended, which others may have needed; its code."""
-        for worker, heard in enumerate(self.heard[: self.folder.workers]):
-            if heard.state == "finished" and heard.exited is not None:
-                return worker, heard.exited[0]
-        return None
-
     def called(self, member: int, evaluator: str = "") -> str:
         """A member, with its machine where that is another. evaluator: what to call this member."""
         name = called(self.folder.members[member].name, member)
@@ -211,14 +208,14 @@ def port_was_taken(folder: RunFolder) -> bool:
 class Blame(NamedTuple):
     """Who is to blame for a failure, and why.
 
-    cause: "own", "unsure" (its own, or it lost another), "departed", "slept", "dropped" (by a fault), "unheard",
-    "stopped", "collectives" or "cut". reason: as in WorkerFailed. words: the error's message.
+    reason: as in WorkerFailed. words: the error's message. apart: whether the workers met in different collectives, so
+    that none waited for another.
     """
 
     worker: int
-    cause: str
     reason: str
     words: str
+    apart: bool = False
 
 
 def culprit(failures: Sequence[Failure]) -> Failure | None:
@@ -251,10 +248,16 @@ def blame_of(watch: Watch, states: Sequence[State], slept: float, cut: Callable[
     stopped = [state for state in states if state.what == "stopped"]
     if stopped and not first.is_own:
         # TensorFlow gives up a worker that sends no heartbeat, and tells its peers only.
-        return Blame(stopped[0].member, "stopped", "lost", waiting.given_up(stopped))
+        return Blame(stopped[0].member, "lost", waiting.given_up(stopped))
     if mismatch := explain.mismatch(message):  # of no worker in particular: which one notices first is chance
-        return Blame(first.member, "collectives", "raised", waiting.unlike(states) or mismatch)
-    return (None if first.is_own else _behind(first, watch, states, slept, cut)) or _of(watch, first)
+        return Blame(first.member, "raised", waiting.unlike(states) or mismatch, apart=True)
+    if not first.is_own and (behind := _behind(first, watch, states, slept, cut)):
+        return behind
+    words = _("{name} {words}", name=watch.called(first.member), words=watch.what(first))
+    if first.reason == "unknown":
+        unsure = N_("{words} (these words don't tell whether it failed by itself or lost another worker)")
+        words = _(unsure, words=words)
+    return Blame(first.member, first.reason, words)
 
 
 def _behind(
@@ -268,13 +271,14 @@ def _behind(
             "TensorFlow, which heard no heartbeat for that long, gave its workers up; run it again, or pass restarts=1 "
             "to dtk.run"
         )
-        return Blame(first.member, "slept", "lost", _(words, seconds=slept))
+        return Blame(first.member, "lost", _(words, seconds=slept))
     if network := cut():
-        return Blame(first.member, "cut", "lost", network.sentence)
-    if left := watch.departed():
-        worker, code = left
-        words = explain.departure_in_words(code, watch.killer(code))
-        return Blame(worker, "departed", "exited", _("{name} {words}", name=watch.called(worker), words=words))
+        return Blame(first.member, "lost", network.sentence)
+    for worker, heard in enumerate(watch.heard[: watch.folder.workers]):
+        if heard.state == "finished" and heard.exited is not None:  # others may have needed it
+            code, _at = heard.exited
+            words = explain.departure_in_words(code, watch.killer(code))
+            return Blame(worker, "exited", _("{name} {words}", name=watch.called(worker), words=words))
     for member in watch.folder.each:
         for event in events.of_kind(member.events, events.FaultCame):
             if event.kind == "drop_network":
@@ -283,7 +287,7 @@ def _behind(
                     "every worker"
                 )
                 words = _(words, worker=watch.called(member.worker), fault=event.words)
-                return Blame(member.worker, "dropped", "lost", words)
+                return Blame(member.worker, "lost", words)
     # Of worker 0 and one other, TensorFlow can't know whose connection broke.
     finished = {state.member for state in states if state.what == "finished"}
     for lost in map(explain.without_heartbeat, messages):
@@ -292,16 +296,8 @@ def _behind(
                 "TensorFlow heard no heartbeat of {worker} any more, though no worker ended by itself: look at the "
                 "network between {worker} and worker 0, and whether {worker} was frozen"
             )
-            return Blame(lost, "unheard", "lost", _(words, worker=watch.called(lost)))
+            return Blame(lost, "lost", _(words, worker=watch.called(lost)))
     return None
-
-
-def _of(watch: Watch, first: Failure) -> Blame:
-    words = _("{name} {words}", name=watch.called(first.member), words=watch.what(first))
-    if first.is_consequence or first.is_own:
-        return Blame(first.member, "own", "lost" if first.is_consequence else first.reason, words)
-    unsure = N_("{words} (these words don't tell whether it failed by itself or lost another worker)")
-    return Blame(first.member, "unsure", "unknown", _(unsure, words=words))
 
 
 def error_of(watch: Watch, blame: Blame) -> WorkerFailed:
