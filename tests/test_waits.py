@@ -149,7 +149,7 @@ def test_a_short_stall_timeout_is_an_upper_bound():
     ],
 )
 def test_words(one, words, on_board):
-    assert (one.words(), str(one.board())) == (words, on_board or words)
+    assert (str(one.said()), str(one.board())) == (words, on_board or words)
 
 
 def test_the_board_says_who_is_waited_for():

@@ -107,7 +107,7 @@ class Dashboard(Live):
         self.states = [_line(state) for state in how]
         graph = None if finished else waiting.load(self.folder)
         ends = [state for state in graph.states if state.what in ("failed", "consequence", "stopped")] if graph else []
-        self.ends = {state.member: state.words() for state in ends}
+        self.ends = {state.member: str(state.said()) for state in ends}
         self._draw(outcome, finished)
         if finished:
             self.box.children = [self.page]

@@ -174,7 +174,7 @@ class Signs:
         """Each member's state and the Python stack of each that lives, also of one deep inside a collective."""
         texts = []
         for state, pulse in zip(self.now(), self._pulses, strict=True):
-            head = f"{state.called}: {state.words()}"
+            head = f"{state.called}: {state.said()}"
             if state.pid is not None:
                 head = _("{words} (process {pid})", words=head, pid=state.pid)
             stack = own_part(pulse.answer()) if pulse.asked > 0 else ""

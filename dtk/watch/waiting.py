@@ -115,7 +115,7 @@ class State:
         return Line(_(self.what), what=self.what) if plain else self.said()
 
     def said(self) -> Line:
-        """The state in a few words, with the seconds of a silence."""
+        """The state in a few words, with the seconds of a silence: "step 13, in a collective for 5 s"."""
         if self.ended or self.what == "stopped":
             end = _(_ENDS.get(self.what, self.what))
             return Line(_("{what} after step {step}", what=end, step=self.step) if self.step else end)
@@ -123,10 +123,6 @@ class State:
         if self.silent:
             return Line(clauses([where, _(_BLOCKED[self.blocked])]), self.quiet)
         return Line(where, what="" if self.position else self.what)
-
-    def words(self) -> str:
-        """The state in a few words: "step 13, in a collective for 5 s"."""
-        return str(self.said())
 
 
 FILE = "states.json"  # in the run's directory, where it ended with an error
