@@ -60,9 +60,9 @@ def in_one_sentence(kind: str, message: str) -> str:
 
 def _meant(kind: str, message: str) -> str:
     """What an error's message means, or else its first telling lines."""
+    if met := mismatch(message):
+        return met
     flat = " ".join(message.split())
-    if mismatch(flat):
-        return mismatch(flat)
     for pattern, sentence in KNOWN.items():
         if match := re.search(pattern, flat):
             return _(sentence).format(*match.groups(), **match.groupdict(), install=errors.command("tensorboard"))
@@ -134,10 +134,9 @@ def _paragraph(message: str) -> list[str]:
         rest = lines[frames[-1] :]  # the last place and its source, an empty line, and the message
         lines = rest[rest.index("") :] if "" in rest else rest
     filled = [line for line in lines if line]
-    for number, line in enumerate(filled[:-1]):
-        if line == "Exception encountered:":  # while Keras 3 built the model
-            filled = [filled[number + 1].removeprefix("'"), *filled[number + 2 :]]
-            break
+    if "Exception encountered:" in filled[:-1]:  # while Keras 3 built the model
+        first, *rest = filled[filled.index("Exception encountered:") + 1 :]
+        filled = [first.removeprefix("'"), *rest]
     if len(filled) > 1 and (calling := _CALLING.match(filled[0])):
         filled = [f"{calling[1]}: {filled[1]}", *filled[2:]]
     if filled and filled[0].endswith("Error encountered:") and len(filled) > 1:
