@@ -212,7 +212,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if watch.open:
             _say(_(OPEN, page=page("guide/shared_machines.md")), _said_here)
         if watch.failed:
-            raise _failure(members)
+            raise members.failure()
         if watch.finished:
             return
         if job.timeout is not None and now - clock > job.timeout:
@@ -267,17 +267,6 @@ def _ticks(members: Members, tick: Tick) -> Iterator[float]:
             tick(members.board())
             drawn = now
         yield now
-
-
-def _failure(members: Members) -> WorkerFailed:
-    now = time.monotonic()
-    grace = members.source.grace
-    deadline, same = now + grace, now + min(grace / 2, _SAME_SECONDS)
-    # A raise is written down before the process ends: wait for the exit code, for a cause behind a consequence,
-    # and for the others to raise the same where it is a mistake in the function and not in one worker.
-    while time.monotonic() < deadline and not is_settled(members.watch.failures(), time.monotonic() < same):
-        members.look(0.02)
-    return members.failure()
 
 
 KILL_SECONDS = 2.0
@@ -381,6 +370,12 @@ class Members:
 
     def failure(self) -> WorkerFailed:
         """The error that names who failed first, or who made the others fail without failing itself."""
+        now, grace = time.monotonic(), self.source.grace
+        deadline, same = now + grace, now + min(grace / 2, _SAME_SECONDS)
+        # A raise is written down before the process ends: wait for the exit code, for a cause behind a consequence,
+        # and for the others to raise the same where it is a mistake in the function and not in one worker.
+        while time.monotonic() < deadline and not is_settled(self.watch.failures(), time.monotonic() < same):
+            self.look(0.02)
         self.reader.look()  # what they recorded in the moments before it failed
         self.signs.look(anew=True)
         states = self._workers()
