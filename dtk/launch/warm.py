@@ -59,7 +59,7 @@ class ParentProcess(Source):
 
     def _begin(self, first_line: str) -> None:
         self.ready = False
-        self._problem: str | None = None
+        self._problem = ""  # why it can't start workers
         self._incoming = Incoming()
         self._asked = self._answered = 0
         self.log = environment.scratch() / f"parent-{os.getpid()}-{time.monotonic_ns()}.log"
@@ -96,7 +96,15 @@ class ParentProcess(Source):
         pid = self.pid
         if self.ready and not self._answers(pid, tick):
             self.replace(pid)
-        self._wait_start(tick)
+        deadline = time.monotonic() + START_SECONDS
+        while not self.ready:
+            self.poll(0.1)
+            tick()
+            if self._problem or time.monotonic() > deadline or not self.lives():
+                why = self._problem = self._problem or _("it ended, or took too long")
+                self.close()
+                words = N_("the process that starts workers could not start: {why}; its output is in {log}")
+                raise DtkError(_(words, why=why, log=self.log))
 
     def _answers(self, pid: int, tick: Callable[[], None]) -> bool:
         """Whether it is still there, asked and not guessed; a question counts as use, and puts off its end."""
@@ -118,17 +126,6 @@ class ParentProcess(Source):
             if self.pid == pid:
                 self.close()
                 self._begin(f"dtk: in place of parent {pid}, which {_ended(self._process.returncode)}\n")
-
-    def _wait_start(self, tick: Callable[[], None]) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not self.ready:
-            self.poll(0.1)
-            tick()
-            if self._problem or time.monotonic() > deadline or not self.lives():
-                why = self._problem = self._problem or _("it ended, or took too long")
-                self.close()
-                words = N_("the process that starts workers could not start: {why}; its output is in {log}")
-                raise DtkError(_(words, why=why, log=self.log))
 
     def addresses(self, count: int) -> list[str]:
         return [f"127.0.0.1:{port}" for port in free_ports(count)]
@@ -187,7 +184,7 @@ class ParentProcess(Source):
             case messages.Refused(key, number, words):
                 self.refused[key] = (number, words)
             case messages.Ready(problem):
-                self.ready, self._problem = not problem, problem or None
+                self.ready, self._problem = not problem, problem
             case messages.Answer(number):
                 self._answered = number
 
@@ -207,15 +204,14 @@ class ParentProcess(Source):
             self.lives()
             self._selector.close()
             self._out.close()
-            if self._problem is None:
+            if not self._problem:
                 with contextlib.suppress(OSError):  # it is gone already
                     self.log.unlink()
 
 
 def _ended(code: int) -> str:
-    if code == 0:
-        return "had ended"
-    return f"was killed by signal {-code if code < 0 else code - 128}"
+    number = -code if code < 0 else code - 128  # as the guard passes on how the parent ended
+    return f"was killed by signal {number}" if number > 0 else "had ended"
 
 
 def idle_seconds() -> float:
@@ -246,14 +242,11 @@ def parent(fork: bool, isolated: bool | None = None) -> ParentProcess:
     isolated = isolates() if isolated is None else isolated
     key = (os.getpid(), fork, isolated)
     known = _parents.get(key)
-    if known is None or not known.lives():
-        if known is not None and known.ready:
-            known.replace(known.pid)
-            return known
-        if known is not None:
-            known.close()
-        _parents[key] = ParentProcess(fork, isolated)
-    return _parents[key]
+    if known is None:
+        known = _parents[key] = ParentProcess(fork, isolated)
+    elif not known.lives():
+        known.replace(known.pid)
+    return known
 
 
 def is_warm(fork: bool) -> bool:
