@@ -307,7 +307,8 @@ class News:
         read as far as they had come before.
         """
         grown = {corner / name: size(corner / name) for name in GROWING}
-        whole = {path: None for path in _inside(corner) if path not in grown}
+        inside = sorted(corner.glob("*"))  # nothing, as long as the worker has not made it
+        whole = {path: None for path in inside if path not in grown and path.is_file() and path.suffix != ".part"}
         said: list[messages.FilePart] = []
         for path, length in {**whole, **grown}.items():
             left = _MOST - sum(len(part.data) for part in said)
@@ -356,13 +357,6 @@ class News:
         self._behind = said < length
         self._files[path] = (state.st_ino, said, length)
         return found
-
-
-def _inside(corner: Path) -> list[Path]:
-    try:
-        return [path for path in sorted(corner.iterdir()) if path.is_file() and path.suffix != ".part"]
-    except OSError:
-        return []  # the worker has not made it yet
 
 
 def write(run: Path, part: messages.FilePart) -> None:

@@ -82,7 +82,9 @@ def wait_for_names(config: Mapping[str, Any]) -> None:
 
 def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str, Any]) -> int:
     index, addresses = config["task"]["index"], config["cluster"]["worker"]
-    job = replace(_job(folder), workers=len(addresses))
+    program = folder.path / PROGRAM
+    payload = ship.pack(Program(str(program), module=False), (), {}) if program.exists() else None
+    job = replace(again.job_of(folder, {}, payload), workers=len(addresses))
     began = _began(run.path)
     host = addresses[index].rpartition(":")[0]
     share = sum(address.rpartition(":")[0] == host for address in addresses)
@@ -100,12 +102,6 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
         words = None if code == 0 else _("{name} {words}", name=called("worker", 0), words=exit_in_words(code))
         run.save_attempt(1, words, 0.0, time.time() - began)
     return 128 - code if code < 0 else code
-
-
-def _job(folder: RunFolder) -> launch.Job:
-    program = folder.path / PROGRAM
-    payload = ship.pack(Program(str(program), module=False), (), {}) if program.exists() else None
-    return again.job_of(folder, {}, payload)
 
 
 def _began(run: Path) -> float:

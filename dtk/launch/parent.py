@@ -20,6 +20,7 @@ it.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -101,13 +102,9 @@ def _reap_orphans(child: int) -> None:
     """Takes the exit codes of adopted processes, so that they are no zombies; the parent's own is left."""
     if sys.platform != "linux":
         return
-    try:
-        info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        while info is not None and info.si_pid != child:
-            os.waitpid(info.si_pid, os.WNOHANG)
-            info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        pass
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != child:
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 # ---- the parent
@@ -228,10 +225,8 @@ def _preload(modules: list[str]) -> str | None:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if error.name != name.split(".")[0] or name == "tensorflow":
-                return _(
-                    "importing {name}: {why}", name=name, why=error
-                )  # an optional package that is not there is no problem
+            if error.name != name or name == "tensorflow":  # an optional package may be missing
+                return _("importing {name}: {why}", name=name, why=error)
         except Exception as error:  # a broken installation can raise anything; the kernel reads what
             return _("importing {name}: {why}", name=name, why=f"{type(error).__name__}: {error}")
     if modules:
