@@ -41,7 +41,6 @@ import errno
 import json
 import os
 import pickle
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,9 +167,8 @@ class WorkerFolder:
         """What all recorded models hold at the end; None where nothing recorded them."""
         import numpy as np
 
-        name = re.compile(r"weights-final(?:-(\d+))?\.npz")
-        parts = [(name.fullmatch(file.name), file) for file in self.path.glob("weights-*")]
-        files = [file for _, file in sorted((int(match[1] or 0), file) for match, file in parts if match)]
+        # In the models' order: the first has no number, and a longer name has a larger one.
+        files = sorted(self.path.glob("weights-final*.npz"), key=lambda file: (len(file.name), file.name))
         found = Weights([], [])
         for file in files:
             with np.load(file, allow_pickle=False) as archive:
@@ -186,8 +184,9 @@ class WorkerFolder:
         plain = [a if a.dtype.kind in "biufc" else a.astype(np.float32) for a in map(np.asarray, arrays)]
         named: dict[str, Any] = {f"{i:05d}": a for i, a in enumerate(plain)}
         target = self.path / f"weights-final{f'-{part}' if part else ''}.npz"
-        unfinished = target.with_suffix(".part.npz")
-        np.savez(unfinished, names=np.array(list(names), dtype=np.str_), **named)
+        unfinished = target.with_suffix(".part")
+        with unfinished.open("wb") as file:
+            np.savez(file, names=np.array(list(names), dtype=np.str_), **named)
         os.replace(unfinished, target)
 
 

@@ -139,8 +139,7 @@ def evaluations(events: Iterable[Event]) -> pandas.DataFrame:
 
     said = of_kind(events, Evaluation)
     rows = [{"step": e.step, "started": e.started, "ended": e.at, **e.metrics} for e in said]
-    names = dict.fromkeys(name for row in rows for name in row)
-    table = pandas.DataFrame(rows, columns=list(dict.fromkeys(["step", "started", "ended", *names])))
+    table = pandas.DataFrame(rows, columns=None if rows else ["step", "started", "ended"])
     return table.astype({"step": "Int64", "started": "float64", "ended": "float64"})
 
 
