@@ -98,12 +98,8 @@ def exit_in_words(code: int | None, why: str = "") -> str:
     return in_words(_exit(code), why or _(hint))
 
 
-def departure_in_words(code: int, why: str = "") -> str:
-    """The same of a process whose function had returned, and that the others still needed.
-
-    >>> departure_in_words(-9)
-    'was killed by SIGKILL after its function had returned, while others still needed it'
-    """
+def departure_in_words(code: int, why: str) -> str:
+    """The same of a process whose function had returned, and that the others still needed."""
     return in_words(_("{how} after its function had returned, while others still needed it", how=_exit(code)), why)
 
 

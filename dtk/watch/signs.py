@@ -43,7 +43,6 @@ class _Pulse:
 
     written: Member
     moved: float
-    step: int = 0
     stopped: bool = False
     asked: float = float("-inf")
     offset: int = 0  # where the answer begins in stacks.txt
@@ -53,7 +52,6 @@ class _Pulse:
     cpu: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=round(1 / _LOOK) + 1))
 
     def look(self, vitals: Vitals | None, now: float) -> None:
-        self.step = self.written.step or self.step
         if self.written.sizes != self.sizes:
             self.moved = now
         self.sizes = self.written.sizes
@@ -194,7 +192,7 @@ class Signs:
                     member=member,
                     name=pulse.written.folder.name,
                     what=_what(heard, pulse),
-                    step=pulse.step,
+                    step=pulse.written.step,
                     quiet=quiet,
                     silent=works and member in pids and not pulse.stopped and quiet_enough,
                     blocked=active.blocked if works and self.folder.workers > 1 else "",
@@ -214,8 +212,8 @@ def _what(heard: WorkerStatus, pulse: _Pulse) -> str:
         return "failed"
     if pulse.stopped:
         return "stopped"
-    if heard.state == "starting" or pulse.step:
-        return "training" if pulse.step else "starting"
+    if heard.state == "starting" or pulse.written.step:
+        return "training" if pulse.written.step else "starting"
     if heard.state == "training":
         return "building"
     return "imported" if heard.imported else "running"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from collections.abc import Sequence
@@ -207,11 +208,8 @@ def board(states: Sequence[State]) -> list[Line]:
 
 def save(folder: RunFolder, waiting: Waiting) -> None:
     """Writes the graph to the run's directory, for a figure; a full disk must not hide the error itself."""
-    text = json.dumps({**asdict(waiting), "states": [asdict(state) for state in waiting.states]})
-    try:
-        (folder.path / FILE).write_text(text)
-    except OSError:
-        pass  # the message has the sentence
+    with contextlib.suppress(OSError):  # the message has the sentence
+        (folder.path / FILE).write_text(json.dumps(asdict(waiting)))
 
 
 def load(folder: RunFolder) -> Waiting | None:

@@ -329,6 +329,6 @@ def error_of(watch: Watch, blame: Blame) -> WorkerFailed:
     )
 
 
-def _last_lines(member: WorkerFolder, count: int = 15) -> str:
-    lines = [line for line in member.log_end(4 * count) if not explain.is_chatter(line)][-count:]
+def _last_lines(member: WorkerFolder) -> str:
+    lines = [line for line in member.log_end(60) if not explain.is_chatter(line)][-15:]
     return "\n".join([_("The end of its log:"), *lines]) if lines else ""
