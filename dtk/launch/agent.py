@@ -14,13 +14,13 @@ import contextlib
 import os
 import platform
 import select
-import selectors
 import shutil
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Collection
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -175,11 +175,8 @@ class Agent:
 
     def wait(self, heard: int) -> bool:
         """Until the descriptor `heard` can be read (then True), something happens to a worker, or a turn is over."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(heard, selectors.EVENT_READ)
-            if self.source.lives():
-                selector.register(self.source, selectors.EVENT_READ)
-            return any(key.fileobj == heard for key, _ in selector.select(TURN_SECONDS))
+        sources = [heard, self.source.fileno()] if self.source.lives() else [heard]
+        return heard in connection.wait(sources, TURN_SECONDS)
 
     def turn(self, seconds: float) -> list[Message]:
         """What there is to say, after a wait of up to `seconds` for the end of a worker."""

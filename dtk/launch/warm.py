@@ -6,12 +6,12 @@ import atexit
 import contextlib
 import json
 import os
-import selectors
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from dtk import environment
@@ -77,8 +77,6 @@ class ParentProcess(Source):
                 start_new_session=True,  # an interrupt of the kernel's process group is not for the parent
             )
         self._in, self._out = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._out, selectors.EVENT_READ)
 
     @property
     def pid(self) -> int:
@@ -167,7 +165,7 @@ class ParentProcess(Source):
 
     def poll(self, timeout: float) -> None:
         with self._lock:
-            if self._selector.get_map() is None or not self._selector.select(timeout):  # closed, or nothing new
+            if self._out.closed or not connection.wait([self._out.fileno()], timeout):
                 return
             data = os.read(self._out.fileno(), 1 << 16)
             if not data:  # the parent closed its end: don't spin until its death is seen
@@ -202,7 +200,6 @@ class ParentProcess(Source):
                 self._process.kill()  # the parent and its workers ask the system to be killed with it
                 self._process.wait()
             self.lives()
-            self._selector.close()
             self._out.close()
             if not self._problem:
                 with contextlib.suppress(OSError):  # it is gone already
