@@ -146,6 +146,10 @@ def spec(job: Job, machine: Machine, member: WorkerFolder, config: dict[str, Any
     evaluates = member.worker == job.workers
     env = {**_environment(job, machine, config), **request.gpu_environment(job.gpus, member.worker)}
     env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
+    listen = None
+    if config is not None and config["task"]["type"] != "evaluator":  # if that makes a server, it is for itself
+        kind, index = config["task"]["type"], config["task"]["index"]
+        listen = config["cluster"][kind][index].rpartition(":")[0]
     return {
         "dir": str(machine.dir),
         "worker": member.worker,
@@ -154,7 +158,7 @@ def spec(job: Job, machine: Machine, member: WorkerFolder, config: dict[str, Any
         "alone": evaluates and job.evaluator != job.payload,
         "env": env,
         "host": machine.host,
-        "listen": _own_host(config),
+        "listen": listen,
         "core": None if machine.host else _own_core(job, member.worker, env),
         "cwd": machine.cwd,
         "sys_path": list(machine.sys_path),
@@ -181,17 +185,6 @@ def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> d
     env[ASKED] = language()
     changed = {**env, **job.env}
     return {name: value for name, value in changed.items() if value is not None}
-
-
-def _own_host(config: dict[str, Any] | None) -> str | None:
-    """The name or address that the member's own server listens on.
-
-    None for one without TF_CONFIG, and for the evaluator: if that makes a server, it is for itself.
-    """
-    if config is None or config["task"]["type"] == "evaluator":
-        return None
-    kind, index = config["task"]["type"], config["task"]["index"]
-    return str(config["cluster"][kind][index].rpartition(":")[0])
 
 
 def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:

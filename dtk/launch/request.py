@@ -195,15 +195,6 @@ def fork(start: str, fn: Any = None) -> bool:
     return start == "warm"
 
 
-def check_caller() -> None:
-    """ClusterConfigError in a worker: what its module starts would import it and start workers, and so without end."""
-    if environment.here() is not None:
-        raise ClusterConfigError(
-            _("a worker can't start workers: it has imported a file that calls dtk.run or dtk.baseline as it is read"),
-            remedy=_('put the call under `if __name__ == "__main__":`, or the function into a file of its own'),
-        )
-
-
 def of_each_job(
     fn: Any,
     seed: Any,
@@ -215,7 +206,11 @@ def of_each_job(
     force: bool = False,
 ) -> dict[str, Any]:
     """The fields of a Job that a cluster and a baseline (of so many workers) have, but for the call itself."""
-    check_caller()
+    if environment.here() is not None:  # what it starts would import the file and start workers, and so without end
+        raise ClusterConfigError(
+            _("a worker can't start workers: it has imported a file that calls dtk.run or dtk.baseline as it is read"),
+            remedy=_('put the call under `if __name__ == "__main__":`, or the function into a file of its own'),
+        )
     return {
         "seed": checked_seed(seed),
         "keras": checked_keras(keras, fn, force),

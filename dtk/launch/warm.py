@@ -199,7 +199,6 @@ class ParentProcess(Source):
             except subprocess.TimeoutExpired:
                 self._process.kill()  # the parent and its workers ask the system to be killed with it
                 self._process.wait()
-            self.lives()
             self._out.close()
             if not self._problem:
                 with contextlib.suppress(OSError):  # it is gone already
