@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import os
 from pathlib import Path
 
@@ -71,10 +72,9 @@ def made_in_a_replica(name, options, strategy, corrected):
     """What a step of one's own says whose optimizer has no variables yet."""
     import keras
     import tensorflow as tf
-    from keras.src.optimizers.base_optimizer import BaseOptimizer
 
     if not corrected:
-        BaseOptimizer.apply = BaseOptimizer.apply.__wrapped__
+        keras.optimizers.Optimizer.apply = inspect.unwrap(keras.optimizers.Optimizer.apply)
     with strategy.scope():
         weight, optimizer = keras.Variable([1.0, 1.0]), getattr(keras.optimizers, name)(0.5, **options)
     step = tf.function(lambda: strategy.run(lambda: optimizer.apply([tf.constant([1.0, 0.0])], [weight])))
