@@ -11,7 +11,7 @@ import pytest
 from lessons import FOLDER
 
 import dtk
-from dtk.course.exercise import Exercise, NotSolved, all_exercises
+from dtk.course.exercise import NotSolved, all_exercises
 from dtk.course.lesson_files import lessons
 
 LESSONS = {each.name: each for each in lessons(FOLDER)}
@@ -20,7 +20,7 @@ SOLVED = [
     for lesson in LESSONS.values()
     for task in lesson.tasks
     for question in task.questions
-    if isinstance(question.exercise, Exercise) and question.exercise.has_cases
+    if question.exercise.has_cases
 ]
 
 

@@ -267,6 +267,7 @@ class Trial:
     hint_for: Callable[..., str]
     stub: str = ""
     of_function: bool = True
+    has_cases = False  # as of an `Exercise`
 
     def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
         """As `Exercise.judge`; the runs count as one case."""
@@ -283,7 +284,7 @@ class Trial:
         except WorkerFailed as failed:
             hint = failure(failed)
         if hint:
-            raise not_right(self.name, hint)
+            raise CheckFailed(_("{exercise}: not right yet", exercise=self.name), remedy=_hint(hint))
         return 1
 
 
@@ -321,11 +322,6 @@ def returns_nothing(name: str, function: str) -> NotSolved:
     """The error for a function of the exercise that is still the stub that was handed out."""
     what = _("{exercise} is not solved yet: {function} returns nothing", exercise=name, function=function)
     return NotSolved(what, remedy=_("write its line first"))
-
-
-def not_right(name: str, hint: str) -> CheckFailed:
-    """Create the error for an answer of which no case is shown."""
-    return CheckFailed(_("{exercise}: not right yet", exercise=name), remedy=_hint(hint))
 
 
 def not_solved(name: str, remedy: str = N_("fill in the cell above, then run this one again")) -> NotSolved:

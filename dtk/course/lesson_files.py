@@ -75,14 +75,11 @@ def bring(to: Path, language: str = ENGLISH, overwrite: bool = False) -> Path:
     return folder
 
 
-def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> list[str]:
+def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> None:
     """Writes files into a folder, and prints how many; one that is there and differs is a learner's own, and stays.
 
     Args:
         overwrite: replaces these as well.
-
-    Returns:
-        The names of those that stayed.
 
     Raises:
         DtkError: the folder can't be written.
@@ -103,7 +100,6 @@ def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> lis
     if kept:
         words = N_("{files} differ from dtk's, so they stay as they are: --overwrite replaces them")
         print(_(words, files=", ".join(kept)), flush=True)
-    return kept
 
 
 def lab(to: Path, language: str = ENGLISH, options: Sequence[str] = ()) -> None:
@@ -277,10 +273,10 @@ def build(
         raise DtkError(f"{out} is not empty", remedy="name a new folder; nothing of another build may be left in it")
     found = _beside(edition, lessons, folder)
     for lesson in lessons:
-        place, notebook = EDITIONS[edition](lesson, hidden)
-        cells = [_for_class(cell, _settings(folder, variant)) for cell in notebook]
+        cells = [_for_class(cell, _settings(folder, variant)) for cell in EDITIONS[edition](lesson, hidden)]
         metadata = {key: lesson.notebook["metadata"][key] for key in ("kernelspec", "language_info")}
         whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+        place = f"{_place(edition, lesson)}{lesson.name}.ipynb"
         found[place] = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
     for place, text in found.items():
         file = out / place
@@ -289,10 +285,14 @@ def build(
     return [out / place for place in sorted(found)]
 
 
+def _place(edition: str, lesson: Lesson) -> str:
+    """Where a lesson lies in an edition: graders take a folder a lesson."""
+    return {"nbgrader": f"source/{lesson.name}/", "otter": f"{lesson.name}/"}.get(edition, "")
+
+
 def _beside(edition: str, lessons: Sequence[Lesson], folder: Path) -> dict[str, str]:
     """The texts that lie beside the lessons, such as the glossary; in a student's edition a README of its own."""
-    own = {"nbgrader": "source/", "otter": ""}  # these take a folder a lesson
-    places = [f"{own[edition]}{lesson.name}/" for lesson in lessons] if edition in own else [""]
+    places = dict.fromkeys(_place(edition, lesson) for lesson in lessons)
     texts = {
         file.name: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.md")) if file.stem != "README"
     }
@@ -339,15 +339,12 @@ def _settings(folder: Path, variant: str) -> list[str]:
     ]
 
 
-def _solution(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+def _solution(lesson: Lesson, hidden: str) -> list[Cell]:
     solved = {task.cell: task.solution for task in lesson.tasks}
-    cells = lesson.cells
-    for cell in cells:
-        cell["source"] = solved.get(cell["id"], cell["source"])
-    return f"{lesson.name}.ipynb", cells
+    return [{**cell, "source": solved.get(cell["id"], cell["source"])} for cell in lesson.cells]
 
 
-def _without_solutions(lesson: Lesson) -> list[Cell]:
+def _without_solutions(lesson: Lesson, hidden: str = "") -> list[Cell]:
     """The lesson's cells; a text that held nothing but a solution is left out."""
     cells = [
         {**cell, "source": _DETAILS.sub("", cell["source"]).strip("\n")} if cell["cell_type"] == "markdown" else cell
@@ -358,13 +355,13 @@ def _without_solutions(lesson: Lesson) -> list[Cell]:
 
 def _with_marks(task: Task, begin: str, end: str, stub: str) -> str:
     """What is handed out, and behind it the solution, between marks; a cell that writes a file has it in its place."""
-    first, _newline, _rest = task.solution.partition("\n")
+    first, _newline, rest = task.solution.partition("\n")
     if first.startswith("%%"):
-        return "\n".join([first, begin, _rest, end])
+        return "\n".join([first, begin, rest, end])
     return "\n".join([stub, begin, task.solution, end])
 
 
-def _nbgrader(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+def _nbgrader(lesson: Lesson, hidden: str) -> list[Cell]:
     tasks = {task.cell: task for task in lesson.tasks}
     checks = {question.cell: question for question in lesson.questions}
     cells = _without_solutions(lesson)
@@ -374,13 +371,13 @@ def _nbgrader(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
             cell["source"] = _with_marks(task, *_SOLVED, task.stub)
             cell["metadata"]["nbgrader"] = {**mark, "grade": False, "locked": False, "solution": True}
         elif question := checks.get(cell["id"]):
-            if hidden and _has_cases(question.exercise):
+            if hidden and question.exercise.has_cases:
                 cell["source"] = "\n".join([question.call, _HIDDEN[0], _seeded(question.call, hidden), _HIDDEN[1]])
             cell["metadata"]["nbgrader"] = {**mark, "grade": True, "locked": True, "solution": False, "points": 1}
-    return f"source/{lesson.name}/{lesson.name}.ipynb", cells
+    return cells
 
 
-def _otter(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
+def _otter(lesson: Lesson, hidden: str) -> list[Cell]:
     """Otter's form: raw cells around each exercise, its solution and its tests, which are functions that raise."""
     tasks = {task.cell: task for task in lesson.tasks}
     checks = {question.cell for question in lesson.questions}
@@ -400,10 +397,10 @@ def _otter(lesson: Lesson, hidden: str) -> tuple[str, list[Cell]]:
         cells += [_raw(f"{cell['id']}-e", "# END SOLUTION"), _raw(f"{cell['id']}-t", "# BEGIN TESTS")]
         for question in task.questions:
             cells.append(_test(question.cell, question.call, hidden=False))
-            if hidden and _has_cases(question.exercise):
+            if hidden and question.exercise.has_cases:
                 cells.append(_test(f"{question.cell}-h", _seeded(question.call, hidden), hidden=True))
         cells += [_raw(f"{cell['id']}-u", "# END TESTS"), _raw(f"{cell['id']}-z", "# END QUESTION")]
-    return f"{lesson.name}/{lesson.name}.ipynb", cells
+    return cells
 
 
 def _raw(name: str, *lines: str) -> Cell:
@@ -419,17 +416,13 @@ def _test(name: str, call: str, hidden: bool) -> Cell:
     return {"cell_type": "code", "id": name, "metadata": {}, "source": "\n".join(lines)}
 
 
-def _has_cases(exercise: Any) -> bool:
-    return isinstance(exercise, Exercise) and exercise.has_cases
-
-
 def _seeded(call: str, seed: str) -> str:
     """`dtk.check("02.shares", shares)` with `seed=`."""
     return f"{call.rstrip()[:-1]}, seed={json.dumps(seed)})"
 
 
-EDITIONS: dict[str, Callable[[Lesson, str], tuple[str, list[Cell]]]] = {
-    "student": lambda lesson, hidden: (f"{lesson.name}.ipynb", _without_solutions(lesson)),
+EDITIONS: dict[str, Callable[[Lesson, str], list[Cell]]] = {
+    "student": _without_solutions,
     "solution": _solution,
     "nbgrader": _nbgrader,
     "otter": _otter,
