@@ -49,20 +49,20 @@ def _parts(python: float, compute: float, waiting: float, data: float = 2.0) -> 
     return {"python": python, "input": data, "compute": compute, "all_reduce": 9.0, "waiting": waiting}
 
 
-def _by(key: Callable[[dict[str, float]], float], pick: Callable[..., int]) -> Callable[..., int]:
-    return lambda parts: pick(parts, key=lambda worker: key(parts[worker]))
-
-
 _OTHER_REASON = N_("a worker may be late for another reason than this one")
 _CULPRIT = Exercise(
     "08.culprit",
     given="parts",
-    right=_by(lambda parts: parts["waiting"], min),
+    right="min(parts, key=lambda worker: parts[worker]['waiting'])",
     wrong={
-        _by(lambda parts: parts["waiting"], max): "this worker waits the longest, so it is not the one waited for",
-        _by(lambda parts: parts["compute"], max): _OTHER_REASON,
-        _by(lambda parts: parts["python"], max): _OTHER_REASON,
-        _by(lambda parts: sum(parts.values()), max): "every worker's step ends with the last one's; look at a part",
+        "max(parts, key=lambda worker: parts[worker]['waiting'])": (
+            "this worker waits the longest, so it is not the one waited for"
+        ),
+        "max(parts, key=lambda worker: parts[worker]['compute'])": _OTHER_REASON,
+        "max(parts, key=lambda worker: parts[worker]['python'])": _OTHER_REASON,
+        "max(parts, key=lambda worker: sum(parts[worker].values()))": (
+            "every worker's step ends with the last one's; look at a part"
+        ),
     },
     drawn=_tables,
     hint="which part of a step is short on the worker that all others wait for?",

@@ -9,10 +9,6 @@ from dtk.course.exercise import Exercise, Hints
 from dtk.language import N_
 
 
-def _step(workers: int, compute: float, size: float, latency: float, bandwidth: float) -> float:
-    return compute / workers + 2 * (workers - 1) * latency + 2 * size * (workers - 1) / workers / bandwidth
-
-
 def _timings(draw: random.Random) -> list[tuple[float, float, float, float]]:
     """(bytes, s, more bytes, s) of all-reduces of two workers."""
     cases = []
@@ -52,7 +48,7 @@ EXERCISES = [
     Exercise(
         "09.step",
         given="workers, compute, size, latency, bandwidth",
-        right=_step,
+        right="compute / workers + 2 * (workers - 1) * latency + 2 * size * (workers - 1) / workers / bandwidth",
         wrong={
             "compute / workers": Hints.REDUCES,
             "compute / workers + 2 * (workers - 1) * latency + size / bandwidth": Hints.RING_BYTES,

@@ -6,9 +6,8 @@ import random
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from dtk.course.exercise import Exercise, Hints, tf_config
+from dtk.course.exercise import Exercise, Hints
 from dtk.language import N_
 
 
@@ -61,9 +60,8 @@ def _index(env: dict[str, str]) -> int:
     return int(env["SLURM_PROCID"] if "SLURM_PROCID" in env else env["JOB_COMPLETION_INDEX"])
 
 
-def _config(env: dict[str, str], hosts: list[str], index: Any = None) -> dict[str, Any]:
-    """index: another one than the right one."""
-    return tf_config([f"{host}:23456" for host in hosts], _index(env) if index is None else index)
+def _addresses(hosts: list[str]) -> list[str]:
+    return [f"{host}:23456" for host in hosts]
 
 
 def _environments(draw: random.Random) -> list[tuple[dict[str, str], list[str]]]:
@@ -79,11 +77,11 @@ _PODS = ["train-0.train", "train-1.train", "train-2.train"]
 _CONFIG = Exercise(
     "12.config",
     given="env, hosts",
-    right="_config(env, hosts)",
+    right="tf_config(_addresses(hosts), _index(env))",
     wrong={
-        "_config(env, hosts, index=str(_index(env)))": "in the environment all is text; the index is a number",
-        "_config(env, hosts, index=int(env.get('SLURM_PROCID', 0)))": "Kubernetes sets none of Slurm's variables",
-        "_config(env, [hosts[_index(env)]])": Hints.ALL_ADDRESSES,
+        "tf_config(_addresses(hosts), str(_index(env)))": "in the environment all is text; the index is a number",
+        "tf_config(_addresses(hosts), int(env.get('SLURM_PROCID', 0)))": "Kubernetes sets none of Slurm's variables",
+        "tf_config(_addresses([hosts[_index(env)]]), _index(env))": Hints.ALL_ADDRESSES,
     },
     # (environment of a worker, the nodes)
     plain=[

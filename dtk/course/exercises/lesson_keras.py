@@ -9,6 +9,7 @@ from typing import Any
 
 from dtk.course.exercise import Exercise, Hints, Trial, not_solved, same
 from dtk.language import N_, _
+from dtk.runs import run
 
 
 def _done(names: list[str]) -> list[int]:
@@ -46,8 +47,6 @@ _CLIP_WRONG: dict[Callable[[list[float]], float], str] = {
 
 
 def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
-    from dtk.runs import run
-
     got, parts, times = [], [], draw.choice((1.0, 1.1, 1.2, 1.25))
     for replicas, plain in _NUMBERS:
         numbers = tuple(times * number for number in plain)
