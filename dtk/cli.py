@@ -32,7 +32,8 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(call=call)
         return made
 
-    _add_run(add("run", _run, help="run a program on localhost workers", usage=_USAGE))
+    usage = "dtk run (train.py | -m package.module) [options] [-- the program's own arguments]"
+    _add_run(add("run", _run, usage=usage, help="run a program on localhost workers"))
     show = add("show", _show, help="a run's table, from its directory")
     report = add("report", _report, help="a run as one HTML file, from its directory")
     report.add_argument("--baseline", type=Path, metavar="DIR", help="the run on one device to compare with")
@@ -71,9 +72,6 @@ def _add_class(of: argparse.ArgumentParser) -> None:
     build.add_argument("--hidden", default="", metavar="WORD", help="graders check further cases, drawn from this word")
     build.add_argument("--lesson", action="append", metavar="NAME", help="such as 02 or lab_3 (default: all)")
     build.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
-
-
-_USAGE = "dtk run (train.py | -m package.module) [options] [-- the program's own arguments]"
 
 
 def _add_run(of: argparse.ArgumentParser) -> None:
@@ -124,11 +122,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace, rest: list[str]) -> int:
     """The exit code is the culprit's, 1 for a stall or a difference, 0 where all is well."""
     os.environ.setdefault("DTK_LIVE", "text")  # in CI as well: its lines are what the program prints
-    said: dict[str, Any] = {"exit_code": 0}
     # A program that reads stdout gets the object alone.
     with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
         found, error = _attempt(options, rest)
-        said = {**_described(found), **said}
+        said = {**_described(found), "exit_code": 0}
         print(*_table(found)[1:], sep="\n")  # how it ended, the live lines have said
         single = None
         if error is not None:

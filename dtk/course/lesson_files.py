@@ -43,29 +43,22 @@ FIRST = "00_start_here.ipynb"
 def brought(language: str = ENGLISH) -> Path:
     """The folder of the lessons that came with dtk: inside the package, or in a clone beside it.
 
-    Raises:
-        DtkError: there is none in this language, or none at all.
+    Raises DtkError where there is none in this language, or none at all.
     """
     package = Path(__file__).parent.parent
     found = [place for place in (package / "notebooks", package.parent / "notebooks") if (place / FIRST).is_file()]
     if not found:
         raise DtkError(_("dtk was installed without its lessons; they are at {page}", page=f"{REPOSITORY}/tree/main"))
-    folder = found[0] if language == ENGLISH else found[0] / language
-    one_of(
-        "language", language, [name for name in languages() if name == ENGLISH or (found[0] / name / FIRST).is_file()]
-    )
-    return folder
+    one_of("language", language, [name for name in languages() if (_in(found[0], name) / FIRST).is_file()])
+    return _in(found[0], language)
 
 
 def bring(to: Path, language: str = ENGLISH, overwrite: bool = False) -> Path:
     """Copies the lessons into a folder: English ones to `to`, others to `to`/zh, or `to` of that name.
 
-    In a folder of that name, figures and checks are in that language (dtk/language.py).
-
-    Returns:
-        The folder.
+    In a folder of that name, figures and checks are in that language (dtk/language.py). Returns the folder.
     """
-    folder, mine = _folder(to, language), brought(language)
+    folder, mine = _in(to, language), brought(language)
     if folder.resolve() == mine.resolve():
         words = _("{folder} has the lessons that belong to dtk itself", folder=to)
         raise DtkError(words, remedy=_("name another folder"))
@@ -76,13 +69,9 @@ def bring(to: Path, language: str = ENGLISH, overwrite: bool = False) -> Path:
 
 
 def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> None:
-    """Writes files into a folder, and prints how many; one that is there and differs is a learner's own, and stays.
+    """Writes files into a folder, and prints how many; raises DtkError where it can't be written.
 
-    Args:
-        overwrite: replaces these as well.
-
-    Raises:
-        DtkError: the folder can't be written.
+    One that is there and differs is a learner's own, and stays; overwrite: it is replaced as well.
     """
     kept = []
     try:
@@ -103,16 +92,12 @@ def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> Non
 
 
 def lab(to: Path, language: str = ENGLISH, options: Sequence[str] = ()) -> None:
-    """Becomes JupyterLab, open at the first lesson; copies the lessons where there are none yet.
+    """Becomes JupyterLab, with its own options, open at the first lesson; copies the lessons where there are none yet.
 
-    Args:
-        options: JupyterLab's own.
-
-    Raises:
-        DtkError: JupyterLab is not installed. Nothing was copied or installed.
+    Raises DtkError where JupyterLab is not installed; nothing was copied or installed.
     """
     need("lab", "dtk lab")
-    folder = _folder(to, language)
+    folder = _in(to, language)
     if not any((folder / file.name).exists() for file in brought(language).glob("*.ipynb")):
         bring(to, language)
     first = [f"--LabApp.default_url=/lab/tree/{FIRST}"] if (folder / FIRST).is_file() else []
@@ -121,8 +106,9 @@ def lab(to: Path, language: str = ENGLISH, options: Sequence[str] = ()) -> None:
     os.execv(command[0], command)
 
 
-def _folder(to: Path, language: str) -> Path:
-    return to if language in (ENGLISH, to.name) else to / language
+def _in(folder: Path, language: str) -> Path:
+    """Where in a folder the lessons in a language lie."""
+    return folder if language in (ENGLISH, folder.name) else folder / language
 
 
 # ---- editions
@@ -185,10 +171,9 @@ class Lesson:
 def lessons(folder: Path, names: list[str] | None = None) -> list[Lesson]:
     """The lessons in a folder, in order; of `names`, such as "02" or "lab_3", those whose files begin so.
 
-    Raises:
-        DtkError: there is none, or none of that name.
+    Raises DtkError where there is none, or none of that name.
     """
-    files = sorted(file for file in folder.glob("*.ipynb"))
+    files = sorted(folder.glob("*.ipynb"))
     if not files:
         raise DtkError(f"there are no lessons in {folder}", remedy="name their folder: --lessons notebooks")
     for name in names or ():
@@ -201,8 +186,7 @@ def lessons(folder: Path, names: list[str] | None = None) -> list[Lesson]:
 def read(file: Path) -> Lesson:
     """A lesson's notebook.
 
-    Raises:
-        DtkError: it is no notebook, or its exercises, checks and solutions don't fit together; with the cell.
+    Raises DtkError where it is none, or its exercises, checks and solutions don't fit together; with the cell.
     """
     try:
         notebook = json.loads(file.read_text(encoding="utf-8"))
