@@ -205,7 +205,7 @@ def study_cells(
     for name, batch in (("global_batch", global_batch), ("per_replica_batch", per_replica_batch)):
         if batch is not None:
             whole_number(name, batch)
-    curves: dict[tuple[Any, ...], list[str]] = {}  # that a run belongs to
+    curves: dict[tuple[str, int, int, int], list[str]] = {}  # that a run belongs to
     for curve, batch in _curves(counts, global_batch, per_replica_batch, scaling).items():
         for run in dict.fromkeys(_runs(curve, batch, counts)):
             curves.setdefault(run, []).append(curve)
