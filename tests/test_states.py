@@ -395,46 +395,6 @@ def test_variables_are_matched_whenever_the_garbage_collector_comes():
 
 
 @pytest.mark.trains
-def test_what_replicas_in_one_process_read_is_handed_out_again():
-    def train(strategy):
-        import tensorflow as tf
-
-        from dtk.compat.feeds import Feed
-
-        data = strategy.experimental_distribute_dataset(tf.data.Dataset.range(11).batch(4))  # the last batch is short
-
-        @tf.function
-        def one_pass(data):
-            total = tf.TensorArray(tf.int64, 0, dynamic_size=True, infer_shape=False)
-            for batch in data:
-                local = strategy.experimental_local_results(batch)
-                total = total.write(total.size(), local[0]).write(total.size() + 1, local[1])
-            return total.concat()
-
-        @tf.function
-        def one_step(iterator):
-            return tf.concat(strategy.experimental_local_results(next(iterator)), axis=0)
-
-        whole, some = Feed(data), Feed(iter(data))
-        plain = list(range(11))
-        for feed, read, expected in (
-            (whole, one_pass, plain),
-            (some, one_step, plain[:4]),
-            (some, one_step, plain[4:8]),
-        ):
-            feed.begins()
-            assert read(feed.handed).numpy().tolist() == expected
-            feed.replay(given := list(feed.given))
-            assert read(feed.handed).numpy().tolist() == expected
-            assert len(given) == -(-len(expected) // 4)
-            feed.replay(None)
-        some.begins()
-        assert one_step(some.handed).numpy().tolist() == plain[8:]
-
-    dtk.run(train, workers=1, replicas=2)
-
-
-@pytest.mark.trains
 def test_a_disk_that_fills_up_leaves_what_can_be_followed(capsys):
     program = RIGHT["loop relu adam"]
 
