@@ -219,8 +219,8 @@ def _penalty(case: Case) -> Diagnosis | None:
         return None
     # If the loss hardly changes, an excess that is a multiple of it looks constant, too.
     longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
-    times = case.ratio[_steps(case)].mean()  # of targets whose gradients are averaged by hand
-    if (longer and min(longer) > (1 + case.replicas) / 2) or abs(times - case.replicas) < STEADY:
+    averaged = case.ours.read is not None and abs(case.ratio[_steps(case)].mean() - case.replicas) < STEADY
+    if averaged or (longer and min(longer) > (1 + case.replicas) / 2):
         return None
     if len(excess) >= ENOUGH and np.ptp(excess) <= STEADY * excess.mean():
         why = N_(

@@ -197,7 +197,7 @@ def by_targets(case: Case) -> Case | None:
 
     A target need not be a share of it, as where gradients are averaged by hand: then updates agree whose targets don't.
     """
-    if case.one is None or case.failed.step is None:
+    if case.one is None or case.failed.reason != "update" or case.failed.step is None:
         return None
     followed = {n: _targets(each, each.steps) for n, each in case.followed.items() if each.steps is not None}
     ours, theirs = followed[1].ours, followed[1].theirs
