@@ -328,7 +328,7 @@ def _of_value(name: str, value: Any) -> str | None:
     if isinstance(value, types.ModuleType):
         home = value.__name__
         return f"import {home}" if name in (home, home.partition(".")[0]) else f"import {home} as {name}"
-    if ship.is_plain(value) or (isinstance(value, (list, dict)) and _reads_back(value)):
+    if (ship.is_plain(value) or isinstance(value, (list, dict))) and _reads_back(value):
         return repr(value)
     if inspect.isroutine(value) or inspect.isclass(value):
         if ship.is_own(value):

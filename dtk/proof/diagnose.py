@@ -122,14 +122,19 @@ def _explain(
     stepwise = case if alone is None else replace(case, theirs=alone)
     if failed.loss is not None:  # one of several losses of a step: it alone tells by its ratio
         stepwise = replace(stepwise, ours=ours.only(failed.loss), theirs=(alone or ours).only(failed.loss))
-    looks = (*((look, case) for look in _DATA), *((look, stepwise) for look in _STEPS))
-    if not ours.steps:  # nothing but states was recorded, and what gradients were taken of
-        stepwise = by_targets(case) or case
-        then = _BY_STATES if stepwise is case else (look_at_scope, look_at_parting, *_STEPS)
-        looks = tuple((look, stepwise) for look in then)
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
-        return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
+        return _first_answer(case, stepwise)
+
+
+def _first_answer(case: Case, stepwise: Case) -> Diagnosis:
+    """stepwise: each of the run's steps beside one device's from the same state."""
+    looks = [*((look, case) for look in _DATA), *((look, stepwise) for look in _STEPS)]
+    if not case.ours.steps:  # nothing but states was recorded, and what gradients were taken of
+        stepwise = by_targets(case) or case
+        then = _BY_STATES if stepwise is case else (look_at_scope, look_at_parting, *_STEPS)
+        looks = [(look, stepwise) for look in then]
+    return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
 
 
 def _not_reproducible(failed: VerificationError, data: facts.Operations) -> Diagnosis:
