@@ -12,8 +12,6 @@ from dtk.course.exercise import Exercise, Hints
 from dtk.course.rehearsal import Team, all_gather, on_parts, reduce_scatter, teams
 from dtk.language import N_, _
 
-# ---- the step
-
 
 class _OwnPart:
     """An optimizer with state for one part alone; each call remembers, and what it makes of a gradient is not linear.
@@ -84,9 +82,6 @@ _UPDATE = Exercise(
     hint="which of three parts is missing: the sum of all gradients, your own new weights, or the other workers'?",
 )
 
-# ---- whose part
-
-
 _OWNER = Exercise(
     "lab3.owner",
     given="worker, workers",
@@ -100,8 +95,6 @@ _OWNER = Exercise(
     drawn=lambda draw: [(draw.randrange(n), n) for n in (3, 5, 8, 16)],
     hint="print what each worker's chunks hold after reduce_scatter, with two workers",
 )
-
-# ---- a norm over all parts
 
 
 def _norm(ring: Any, part: np.ndarray, *, square: bool = True, root: bool = True) -> float:
@@ -128,9 +121,6 @@ _NORM = Exercise(
     play=on_parts,
     hint="send one number round, workers - 1 times",
 )
-
-# ---- memory
-
 
 _COUNT = N_("count the float32 numbers that one worker holds: weights, gradient, its part of Adam's state")
 _MEMORY = Exercise(

@@ -12,9 +12,6 @@ from dtk.course.exercise import Exercise, Hints
 from dtk.course.rehearsal import on_parts, rehearse, teams
 from dtk.language import N_
 
-# ---- partners
-
-
 _PARTNER = Exercise(
     "lab4.partner",
     given="worker, step",
@@ -30,10 +27,6 @@ _PARTNER = Exercise(
     drawn=lambda draw: [(draw.randrange(16), step) for step in (0, 1, 2, 3)],
     hint="write the workers as binary numbers: one bit changes",
 )
-
-
-# ---- recursive doubling
-
 
 _TEAMS = [(2, 8), (4, 8), (8, 16), (4, 24)]
 
@@ -65,9 +58,6 @@ _DOUBLING = Exercise(
     play=on_parts,
     hint="what does each of two workers hold after a step, and what has a second step to send among four?",
 )
-
-
-# ---- recursive halving and doubling
 
 
 def _halving(
@@ -103,9 +93,6 @@ _HALVING = Exercise(
     play=lambda answer, team: rehearse(answer, [(part, len(team.parts) // 2) for part in team.parts]),
     hint="try two workers by hand: which half has each of them after its first swap, and what is missing?",
 )
-
-
-# ---- where the ring is beaten
 
 
 def _messages(workers: int) -> float:

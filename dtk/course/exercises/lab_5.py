@@ -13,9 +13,6 @@ from dtk import runs
 from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.language import N_, _
 
-# ---- the rate in the warm-up
-
-
 _WARM_UP = Exercise(
     "lab5.warm_up",
     given="step, rate, warm_up",
@@ -28,9 +25,6 @@ _WARM_UP = Exercise(
     plain=[(0, 0.8, 4), (3, 0.8, 4), (1, 0.8, 4), (9, 0.5, 4), (0, 0.2, 0), (7, 0.2, 0)],
     drawn=lambda draw: [(draw.randint(2, 8), 0.3, 10)],
 )
-
-# ---- when the target was reached
-
 
 _REACHED = Exercise(
     "lab5.reached",
@@ -58,8 +52,6 @@ _REACHED = Exercise(
     hint="go through both lists at once, and stop at the first accuracy that is high enough",
 )
 
-# ---- the seconds expected
-
 
 def _seconds(
     examples: int, batch: int, workers: int, each: float, reduce: float, *, shared: bool = True, alone: bool = False
@@ -85,8 +77,6 @@ _EXPECTED = Exercise(
     ],
     hint="how many steps are there, and what does one of them take?",
 )
-
-# ---- the choice, which is run
 
 SEED = 11  # not the lab's
 LEAST = 1.5  # times as fast as the lab's first choice

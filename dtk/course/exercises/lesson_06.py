@@ -20,7 +20,6 @@ from dtk.language import N_, _
 _CLOSE = 1e-5  # of weights after 28 steps; rounding alone makes 1e-7
 _PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
-
 _CONFIG = replace(CONFIG, name="06.config", hint=N_("compare with run.tf_config of any run"))
 
 
