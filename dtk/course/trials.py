@@ -74,13 +74,13 @@ def hint_for_share(
     return ""
 
 
-def tried(name: str, answer: Any, work: Callable[..., Any], seed: int | None = 0) -> Any:
+def tried(name: str, work: Callable[..., Any], answer: Any, *more: Any, seed: int | None = 0) -> Any:
     """Return what `work` makes of a function, in a process without workers, in which TensorFlow is at hand.
 
-    name: the exercise's. work: returns None where the answer returned nothing.
+    name: the exercise's. work: takes the answer and `more`, and returns None where the answer returned nothing.
     """
     with quiet():
-        found = baseline(work, args=(answer,), seed=seed).results[0]
+        found = baseline(work, args=(answer, *more), seed=seed).results[0]
     if found is None:
         raise returns_nothing(name, name_of(answer))
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import random
 from collections.abc import Callable
@@ -74,8 +73,7 @@ def _left(rest: Callable[..., Any], epochs: int, steps: int, seed: int) -> list[
 
 def _hint_for_rest(rest: Any, draw: random.Random) -> str:
     epochs, steps = draw.choice(((5, 3), (5, 4), (6, 3), (7, 3)))  # so that no wrong product is the right one
-    work = functools.partial(_left, epochs=epochs, steps=steps, seed=draw.randrange(99))
-    found = tried("07.rest", rest, work)
+    found = tried("07.rest", _left, rest, epochs, steps, draw.randrange(99))
     return next(filter(None, (_said_of(given, whole, done, steps) for given, whole, done in found)), "")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -114,8 +113,7 @@ def _watched(pipeline: Callable[..., Any], images: int) -> tuple[list[Any], int]
 
 def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
     many = draw.choice((5, 6, 7))
-    work = functools.partial(_watched, images=many)
-    batches, decoded = tried("08.pipeline", pipeline, work)
+    batches, decoded = tried("08.pipeline", _watched, pipeline, many)
     return _said_of(batches, decoded, many)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import random
 from types import SimpleNamespace
@@ -30,7 +29,7 @@ def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any
 def _input_hint(make: Any, draw: random.Random) -> str:
     """What is wrong with an input function: its orders without any seed of dtk's."""
     deals = [(8 * draw.randint(5, 8), 8, 2), (12 * draw.randint(4, 6), 12, 3)]  # (examples, global batch, workers)
-    orders = tried("estimator.input", make, functools.partial(_orders, deals=deals), seed=None)
+    orders = tried("estimator.input", _orders, make, deals, seed=None)
     for (examples, batch, __), (workers, alone) in zip(deals, orders, strict=True):
         order = [number for step in alone for number in step]
         if len(alone) > examples:
