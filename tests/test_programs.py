@@ -336,10 +336,8 @@ def test_an_interrupt_ends_the_command_and_its_workers(script):
     assert time.monotonic() - began < 30  # 3 s on an idle machine
 
 
-@pytest.mark.trains
-@pytest.mark.parametrize(
-    "given", [pytest.param(each, marks=pytest.mark.slow) for each in ("list", "none", "one", "tuple")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("given", ["list", "none", "one", "tuple"])
 def test_a_fit_that_has_a_recorder_is_recorded_once_and_other_callbacks_stay(given):
     def train(strategy, given):
         import keras
