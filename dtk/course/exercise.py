@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -67,11 +68,6 @@ def digits(draw: random.Random, count: int) -> list[float]:
     return [float(draw.randint(1, 9)) for _ in range(count)]
 
 
-def mean(numbers: Sequence[float]) -> float:
-    """Compute the mean of some numbers."""
-    return sum(numbers) / len(numbers)
-
-
 def flat(parts: Sequence[Sequence[float]]) -> list[float]:
     """Put the numbers of all parts into one list."""
     return [number for part in parts for number in part]
@@ -82,7 +78,7 @@ def tf_config(workers: Sequence[str], index: Any, kind: str = "worker", **more: 
     return {"cluster": {"worker": list(workers), **more}, "task": {"type": kind, "index": index}}
 
 
-_IN_FORMULAS = {"json": json, "math": math, "np": np, "mean": mean, "flat": flat, "tf_config": tf_config}
+_IN_FORMULAS = {"json": json, "math": math, "np": np, "mean": fmean, "flat": flat, "tf_config": tf_config}
 
 
 def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> None:

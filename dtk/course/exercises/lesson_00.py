@@ -9,10 +9,6 @@ from dtk.course.exercise import Exercise, Hints, digits
 from dtk.language import N_
 
 
-def _weighted(means: list[float], examples: list[int]) -> float:
-    return sum(mean * count for mean, count in zip(means, examples, strict=True))
-
-
 def _by_step(run: Any) -> Any:
     return run.records.groupby("step").loss.sum()
 
@@ -56,13 +52,13 @@ SHARE = Exercise(
 WHOLE = Exercise(
     "00.whole",
     given="means, examples",
-    right="_weighted(means, examples) / sum(examples)",
+    right="np.dot(means, examples) / sum(examples)",
     wrong={
         "sum(means) / len(means)": (
             "a mean of means counts a replica with 1 example as much as one with 3; give each its weight"
         ),
         "sum(means)": Hints.SUM_OF_MEANS,
-        _weighted: Hints.GROWS,
+        "np.dot(means, examples)": Hints.GROWS,
     },
     # (each replica's mean loss, its number of examples): parts of different sizes, too
     plain=[([2.5, 4.5], [2, 2]), ([2.0, 5.0], [3, 1])],
