@@ -170,26 +170,23 @@ def _verified(found: Run, options: argparse.Namespace, argv: list[str], said: di
     from dtk.run_report import compared  # with all figures, which a run does without
     from dtk.runs import baseline
 
+    single: Run | None = None
+    verdict = "not followed"
     try:
         single = baseline(workers=options.workers, **_common(options, argv))
     except WorkerFailed as error:
-        said |= {
-            "verdict": "not followed",
-            "verified": False,
-            "exit_code": VERDICTS["not followed"],
-            "error": str(error),
-        }
+        said["error"] = str(error)
         print(
             f"dtk: not verified: the run finished, but the program failed on one device, after it: {error}",
             file=sys.stderr,
         )
         print("dtk: does it go on from a checkpoint? It found the run's: save to tempfile.mkdtemp()", file=sys.stderr)
-        return None
-    print("dtk: following the run, step by step, in one process; where that differs, in others", flush=True)
-    verdict = compared(found, single, say=functools.partial(print, flush=True))
-    print(f"the baseline's logs and records: {single.dir}")
-    code = VERDICTS[verdict]
-    said |= {"verdict": verdict, "verified": not code, "baseline": str(single.dir), "exit_code": code}
+    else:
+        print("dtk: following the run, step by step, in one process; where that differs, in others", flush=True)
+        verdict = compared(found, single, say=functools.partial(print, flush=True))
+        print(f"the baseline's logs and records: {single.dir}")
+        said["baseline"] = str(single.dir)
+    said |= {"verdict": verdict, "verified": not VERDICTS[verdict], "exit_code": VERDICTS[verdict]}
     return single
 
 

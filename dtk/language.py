@@ -55,9 +55,7 @@ def _known(name: str) -> str | None:
 
 @functools.cache
 def _catalogue(name: str) -> gettext.NullTranslations:
-    if name == ENGLISH:
-        return gettext.NullTranslations()
-    return gettext.translation(DOMAIN, str(LOCALE), [name])
+    return gettext.translation(DOMAIN, str(LOCALE), [name], fallback=True)  # English, as there is none
 
 
 def _(message: str, /, **values: Any) -> str:

@@ -352,16 +352,16 @@ def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quie
         view = live.show(*size, reader, note=note, program=job.program)
     elif job.follow.get("steps") and environment.live_mode() != "off":
         view = live.Counting(reader, job.replicas, job.follow["title"], job.follow["steps"])
-    outcome = _("interrupted")
-    failed: str | None = outcome
+    failed: str | None = _("interrupted")
     try:
         configs = launch.launch(job, reader, began, view.update)
-        outcome, failed = _("finished in {seconds:.1f} s", seconds=time.monotonic() - began), None
+        failed = None
         return configs
     except DtkError as error:
-        outcome = failed = str(error)
+        failed = str(error)
         raise
     finally:
+        seconds = time.monotonic() - began
         with contextlib.suppress(OSError):  # a full disk must not hide how the run ended
-            folder.save_attempt(number, failed, started, time.monotonic() - began)
-        view.close(outcome, finished=failed is None)
+            folder.save_attempt(number, failed, started, seconds)
+        view.close(failed or _("finished in {seconds:.1f} s", seconds=seconds), finished=failed is None)
