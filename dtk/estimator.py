@@ -16,9 +16,8 @@ import os
 import sys
 from typing import Any
 
-from dtk import errors
 from dtk.environment import here
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, need
 from dtk.language import N_, _
 
 __all__ = ["train_and_evaluate"]
@@ -59,7 +58,7 @@ def _api() -> Any:
 
 def _take_tf_keras() -> None:
     """In a worker, which is free to choose: from here on `tf.keras` is tf_keras."""
-    errors.need("estimator", "dtk.estimator")
+    need("estimator", "dtk.estimator")
     import tensorflow as tf
 
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")

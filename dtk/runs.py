@@ -346,10 +346,9 @@ def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quie
     if job.restarts:
         note += _(", attempt {number} of {most}", number=number, most=job.restarts + 1)
     reader, started = Reader(folder), time.monotonic() - began
-    size = job.workers, job.replicas, job.mode
     view = live.Live()
     if not quiet:
-        view = live.show(*size, reader, note=note, program=job.program)
+        view = live.show(job.workers, job.replicas, job.mode, reader, note=note, program=job.program)
     elif job.follow.get("steps") and environment.live_mode() != "off":
         view = live.Counting(reader, job.replicas, job.follow["title"], job.follow["steps"])
     failed: str | None = _("interrupted")

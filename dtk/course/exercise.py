@@ -207,8 +207,8 @@ class Exercise:
         cases = self.cases(seed)
         got = [self._called(answer, case) for case in cases]
         if all(value is None or value is ... for value in got):
-            raise returns_nothing(self.name, name_of(answer))
-        return self._compare(cases, got, name_of(answer))
+            raise returns_nothing(self.name, answer)
+        return self._compare(cases, got, _name_of(answer))
 
     def _called(self, answer: Callable[..., Any], case: tuple[Any, ...]) -> Any:
         try:
@@ -218,7 +218,7 @@ class Exercise:
         except NotSolved:
             raise
         except Exception as error:
-            where = f"{name_of(answer)}({_listed(case)})"
+            where = f"{_name_of(answer)}({_listed(case)})"
             said = f"{type(error).__name__}: {error}"
             what = _("{exercise}: {call} raises {error}", exercise=self.name, call=where, error=said)
             raise CheckFailed(what) from error
@@ -314,9 +314,9 @@ def _handed_over(name: str, judge: Callable[..., Any], given: tuple[Any, ...]) -
         raise DtkError(words) from None
 
 
-def returns_nothing(name: str, function: str) -> NotSolved:
+def returns_nothing(name: str, function: Any) -> NotSolved:
     """The error for a function of the exercise that is still the stub that was handed out."""
-    what = _("{exercise} is not solved yet: {function} returns nothing", exercise=name, function=function)
+    what = _("{exercise} is not solved yet: {function} returns nothing", exercise=name, function=_name_of(function))
     return NotSolved(what, remedy=_("write its line first"))
 
 
@@ -381,6 +381,6 @@ def _shown(value: Any) -> str:
     return " ".join(_SHORT.repr(_plain(value)).split())
 
 
-def name_of(answer: Any) -> str:
+def _name_of(answer: Any) -> str:
     """What messages call an answer: the function's name, where it has one."""
     return getattr(answer, "__name__", None) or _("your answer")

@@ -18,9 +18,8 @@ def _orders(make: Any, deals: list[tuple[int, int, int]]) -> list[tuple[Any, Any
 
     def seen(examples: int, batch: int, workers: int, worker: int) -> list[list[int]]:
         context = SimpleNamespace(num_input_pipelines=workers, input_pipeline_id=worker)
-        steps = itertools.islice(
-            make(examples, batch, context).as_numpy_iterator(), examples + 1
-        )  # repeat() has no end
+        # As repeat() has no end.
+        steps = itertools.islice(make(examples, batch, context).as_numpy_iterator(), examples + 1)
         return [[int(each) for each in step] for step in steps]
 
     return [([seen(*deal, worker) for worker in range(deal[-1])], seen(deal[0], deal[1], 1, 0)) for deal in deals]
