@@ -44,9 +44,6 @@ def offline(tmp_path, monkeypatch):
     """An empty cache, and no connection whether or not the machine has one."""
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "empty"))
     monkeypatch.setattr(datasets, "_answers", lambda url: False)
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
 
 
 def look(dataset, count=100):

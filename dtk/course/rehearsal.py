@@ -9,7 +9,6 @@ import random
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,26 +21,19 @@ _PATIENCE = 3.0  # seconds until a message counts as one that is not sent, thoug
 _SECONDS = 20.0  # a function that is still busy then has a loop without an end
 
 
-@dataclass(frozen=True)
-class Team:
-    """Workers by what each holds at first: `parts`, an array per worker; `shared`, which all of them have."""
-
-    parts: tuple[np.ndarray, ...]
-    shared: np.ndarray | None = None
+class Team(tuple[np.ndarray, ...]):
+    """What each worker holds at first, an array per worker; its text has their sizes alone."""
 
     def __repr__(self) -> str:
-        return _("{workers} workers, {numbers} numbers each", workers=len(self.parts), numbers=self.parts[0].size)
+        return _("{workers} workers, {numbers} numbers each", workers=len(self), numbers=self[0].size)
 
 
-def teams(
-    draw: random.Random, sizes: Sequence[tuple[int, int]], least: int, most: int, shared: bool = False
-) -> list[tuple[Team]]:
-    """Draw a team for each (workers, numbers each), as the cases of an exercise. shared: whether they share numbers."""
+def teams(draw: random.Random, sizes: Sequence[tuple[int, int]], least: int, most: int) -> list[tuple[Team]]:
+    """Draw a team for each (workers, numbers each), as the cases of an exercise."""
     found = []
     for workers, size in sizes:
         numbers = np.random.default_rng(draw.randrange(10**6))
-        each = [numbers.integers(least, most + 1, size).astype(float) for _ in range(workers + shared)]
-        found.append((Team(tuple(each[:workers]), each[workers] if shared else None),))
+        found.append((Team(numbers.integers(least, most + 1, size).astype(float) for _ in range(workers)),))
     return found
 
 
@@ -171,4 +163,4 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
 
 def on_parts(function: Callable[..., Any], team: Team) -> Outcome | None:
     """As `rehearse`: each worker gets its own part."""
-    return rehearse(function, [(part,) for part in team.parts])
+    return rehearse(function, [(part,) for part in team])

@@ -32,11 +32,11 @@ class _OwnPart:
 
 def _two_steps(answer: Callable[..., Any], team: Team) -> Any:
     """The weights after two steps with one optimizer a worker: the second shows whether the first was gathered."""
-    workers, size = len(team.parts), team.parts[0].size
+    workers, size = len(team), team[0].size
     sizes = [len(part) for part in np.array_split(np.arange(size), workers)]
 
     def work(ring: Any, gradient: np.ndarray) -> Any:
-        update, weights = _OwnPart(sizes[(ring.worker + 1) % workers]), np.array(team.shared)
+        update, weights = _OwnPart(sizes[(ring.worker + 1) % workers]), np.linspace(-9.0, 9.0, size)
         for __ in range(2):
             weights = answer(ring, weights, gradient, update)
             if weights is None or weights is ...:
@@ -77,7 +77,7 @@ _UPDATE = Exercise(
             "your part is updated with this worker's own gradient: the other workers' examples never reach it"
         ),
     },
-    drawn=lambda draw: teams(draw, [(2, 4), (4, 8), (3, 10), (5, 7)], -9, 9, shared=True),
+    drawn=lambda draw: teams(draw, [(2, 4), (4, 8), (3, 10), (5, 7)], -9, 9),
     play=_two_steps,
     hint="which of three parts is missing: the sum of all gradients, your own new weights, or the other workers'?",
 )

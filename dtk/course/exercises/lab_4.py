@@ -90,7 +90,7 @@ _HALVING = Exercise(
         partial(_halving, add=False): _ADDED,
     },
     drawn=lambda draw: teams(draw, _TEAMS, -99, 99),
-    play=lambda answer, team: rehearse(answer, [(part, len(team.parts) // 2) for part in team.parts]),
+    play=lambda answer, team: rehearse(answer, [(part, len(team) // 2) for part in team]),
     hint="try two workers by hand: which half has each of them after its first swap, and what is missing?",
 )
 
