@@ -203,6 +203,12 @@ def by_targets(case: Case) -> Case | None:
     ours, theirs = followed[1].ours, followed[1].theirs
     if theirs is None or not ours.shares.any():
         return None
+    if case.replicas > 1 and alike(ours.shares).all():  # of the same examples, or the loss is summed before
+        several = followed.get(case.replicas)
+        if several is None or several.theirs is None:
+            return None
+        if alike(several.theirs.shares).all():
+            ours = replace(ours, shares=ours.shares / case.replicas)
     if case.shared_by_replicas and (many := followed[case.replicas].theirs):  # so the workers have read what these have
         known = np.isfinite(theirs.prints).all(axis=1) & np.isfinite(many.prints[: theirs.steps]).all(axis=1)
         if all(known[step - 1] for step in case.one.followed if step >= case.failed.step):
@@ -215,6 +221,12 @@ def by_targets(case: Case) -> Case | None:
         if (error.step or 0) < case.failed.step or (case.one.coarse and error.step == 1):
             return None
     return replace(case, ours=ours, theirs=theirs, followed=followed, failed=failed, said=case.failed)
+
+
+def alike(shares: np.ndarray) -> np.ndarray:
+    """At which steps all replicas have the same number."""
+    same: np.ndarray = np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1)
+    return same
 
 
 def _targets(following: Following, steps: Steps) -> Following:

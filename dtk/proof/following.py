@@ -196,9 +196,10 @@ def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) 
 
 def _as_far(one: Steps, other: Steps) -> bool:
     """Whether two followers differ from a run at the same step, and by as much."""
-    its = {part.name: part.apart for part in other.parts}
-    gaps = [(abs(part.apart - its.get(part.name, 0.0)), part) for part in one.parts]
-    return one.step == other.step and all(gap <= AGAIN * part.apart + part.level for gap, part in gaps)
+    its = {part.number: part.apart for part in other.parts}
+    pairs = [(part, its.get(part.number, 0.0)) for part in one.parts]  # infinite where the run changed nothing
+    close = [part.apart == apart or abs(part.apart - apart) <= AGAIN * part.apart + part.level for part, apart in pairs]
+    return one.step == other.step and all(close)
 
 
 def _not_decidable(what: str, remedy: str, reason: str = "not decidable") -> VerificationError:

@@ -33,7 +33,7 @@ class Part:
     apart: norm of the difference of the two changes, as a part of the run's. level: how much of it rounding may be.
     longer: norm of the run's change over the follower's. along: cosine of the two. toward: how far the run's and the
     follower's go along the weight, as parts of the follower's. single: what a variable of one number is in the follower
-    and in the run; () for others.
+    and in the run; () for others. number: of the variable, as several may have one name.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Part:
     along: float
     toward: tuple[float, float] = (0.0, 0.0)
     single: tuple[float, ...] = ()
+    number: int = 0
 
     def left(self, times: float) -> tuple[float, float]:
         """What is left of the run's change without `times` the follower's: how much, and its cosine with the weight."""
@@ -188,6 +189,7 @@ def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterat
             line["along"][k] / (size * own) if size * own else 0.0,
             (toward[0] / own, toward[1] / own) if own else (0.0, 0.0),
             single.get(number, ()),
+            number,
         )
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from dtk.language import N_, _
-from dtk.proof.bisection import beside_a_penalty, of_gradients, scaled_alike, whole_penalty
-from dtk.proof.case import Case, Diagnosis
+from dtk.proof.bisection import SAME_RATIO, beside_a_penalty, of_gradients, scaled_alike, whole_penalty
+from dtk.proof.case import Case, Diagnosis, alike
 from dtk.proof.evidence import RTOL, TOO_SMALL
 from dtk.proof.following import COARSE
 from dtk.proof.mistakes import MISTAKES
@@ -33,10 +33,9 @@ def look_at_shares(case: Case) -> Diagnosis | None:
     shares = case.ours.shares[: case.steps]
     if case.replicas < 2 or case.failed.reason != "loss" or case.failed.step is None:
         return None
-    same = np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1)
     if case.ours.read is not None:
-        return _look_at_targets(case, same)
-    if not same.all() or abs(shares[0, 0] - case.other[0]) > RTOL * abs(case.other[0]):
+        return _look_at_targets(case)
+    if not alike(shares).all() or abs(shares[0, 0] - case.other[0]) > RTOL * abs(case.other[0]):
         return None
     what = N_(
         "at every step all {n} replicas recorded the same loss, at step 1 {loss:.3g}, which is that of {whom}: a value "
@@ -46,10 +45,15 @@ def look_at_shares(case: Case) -> Diagnosis | None:
     return case.found("reduced value", said, also=() if case.same_data else ("sharding off",))
 
 
-def _look_at_targets(case: Case, same: np.ndarray) -> Diagnosis | None:
-    """All replicas took gradients of one number at each call, as they do of the same examples."""
+def _look_at_targets(case: Case) -> Diagnosis | None:
+    """All workers took gradients of one number at each call, and replicas in one process did not: of the same examples.
+
+    Not where the loss hardly changes: then it may be the same for all examples.
+    """
     steps = [] if case.one is None else [step - 1 for step in case.one.followed if step - 1 < case.steps]
-    if not same[steps].all() or len(steps) < 2 or np.ptp(case.mine[steps]) <= RTOL * np.abs(case.mine[steps]).max():
+    if case.many is None or case.many.theirs is None or alike(case.many.theirs.shares).all() or len(steps) < 2:
+        return None
+    if not alike(case.ours.shares[steps]).all() or np.ptp(case.mine[steps]) <= RTOL * np.abs(case.mine[steps]).max():
         return None
     what = N_("{losses}; all {n} replicas have the same loss, so they read the same examples")
     return case.found("sharding off", _(what, losses=case.losses(case.failed.step or 1), n=case.replicas))
@@ -89,7 +93,8 @@ def _beside_a_penalty(case: Case, step: int) -> Diagnosis | None:
         return whole_penalty(case)
     for key, value, what in _known(case, step):
         # After its first step, what an optimizer keeps holds earlier gradients, too.
-        if not (steps.kept and step > 1) and beside_a_penalty(parts, value):
+        left = any(part.left(value)[0] > SAME_RATIO for part in parts)
+        if left and not (steps.kept and step > 1) and beside_a_penalty(parts, value):
             said = N_(
                 "{losses}; the gradients, but for multiples of the weights: {ratio}; beside it, a penalty is right"
             )
