@@ -9,24 +9,22 @@ import pytest
 from fabricate import fabricate
 
 from dtk import cli
+from dtk.live import text
 from dtk.live.text import Fold, label
 from dtk.records import Journal, events
 from dtk.scaling import summary
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
+@pytest.fixture
+def now(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(text.time, "monotonic", lambda: clock[0])
+    return clock
 
 
 @pytest.fixture
-def fold():
-    clock = Clock()
-    made = Fold(3, ["evaluator"], clock=clock)
-    made.clock = clock
-    return made
+def fold(now):
+    return Fold(3, ["evaluator"])
 
 
 def ready(fold, last=False):
@@ -39,13 +37,13 @@ def test_lines_that_all_print_stand_once(fold):
     assert ready(fold) == ["[worker 0-2, evaluator] Epoch 1/2", "[worker 0-2, evaluator] Epoch 2/2"]
 
 
-def test_a_line_waits_for_the_others_and_not_for_ever(fold):
+def test_a_line_waits_for_the_others_and_not_for_ever(fold, now):
     fold.add(1, ["hello"])
     assert ready(fold) == []
     fold.add(2, ["hello"])
-    fold.clock.now = 0.4
+    now[0] = 0.4
     assert ready(fold) == []
-    fold.clock.now = 0.6
+    now[0] = 0.6
     assert ready(fold) == ["[worker 1-2] hello"]
     fold.add(0, ["hello"])
     assert ready(fold) == []
@@ -60,7 +58,7 @@ def test_nothing_is_lost_whatever_the_order():
             fold.add(member, lines)
         got = [[], [], []]
         for line in ready(fold, last=True):
-            head, text = line[len("[worker ") :].split("] ")
+            head, words = line[len("[worker ") :].split("] ")
             for member in range(3):
                 if (
                     label([member]) in head
@@ -68,7 +66,7 @@ def test_nothing_is_lost_whatever_the_order():
                     or (head == "0-1" and member < 2)
                     or (head == "1-2" and member)
                 ):
-                    got[member].append(text)
+                    got[member].append(words)
         assert got == given
 
 

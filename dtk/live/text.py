@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dtk.language import N_, _, ngettext
@@ -113,13 +113,13 @@ def _text(line: bytes) -> str:
 class Fold:
     """Keeps the order of each member's lines. workers: how many; further: the names of members after them."""
 
-    def __init__(self, workers: int, further: Sequence[str] = (), clock: Callable[[], float] = time.monotonic):
+    def __init__(self, workers: int, further: Sequence[str] = ()):
         self._queues: list[deque[tuple[float, str]]] = [deque() for _ in range(workers + len(further))]
         self._counts: list[Counter[str]] = [Counter() for _ in self._queues]  # how often each line is in a queue
-        self._names, self._clock = dict(enumerate(further, workers)), clock
+        self._names = dict(enumerate(further, workers))
 
     def add(self, member: int, lines: Iterable[str]) -> None:
-        now = self._clock()
+        now = time.monotonic()
         for line in lines:
             self._queues[member].append((now, line))
             self._counts[member][line] += 1
@@ -127,7 +127,7 @@ class Fold:
     def ready(self, last: bool = False) -> list[tuple[str, str]]:
         """Return (label, line) of lines that need not wait any longer; with `last` of all that are left."""
         said: list[tuple[str, str]] = []
-        now = self._clock()
+        now = time.monotonic()
         while waiting := [member for member, queue in enumerate(self._queues) if queue]:
             oldest = min(waiting, key=lambda member: self._queues[member][0][0])
             at, line = self._queues[oldest][0]
