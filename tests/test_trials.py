@@ -178,7 +178,7 @@ def test_a_loss_that_is_divided_once_passes(capsys):
         (own_mean, "step 1 is right, a later one is not: is an epoch's short last batch divided by the global batch"),
         (partial(loss_of, times=1), "something is divided once too often"),
         (partial(loss_of, times=2), "a number of replicas that is typed in holds for one cluster"),
-        (partial(loss_of, batch=128), "also on one device, which divides nothing, the loss has to stay what it was"),
+        (partial(loss_of, batch=128), "one device's loss is another one: are the losses divided by the global batch"),
     ],
 )
 def test_a_loss_that_is_wrong_gets_its_hint(wrong, words):
