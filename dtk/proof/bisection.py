@@ -179,11 +179,8 @@ def _one_workers_loss(case: Case) -> Diagnosis | None:
     if not 0 < len(who) < ours.run.folder.workers:
         return None
     if case.ours.read is not None:  # nor is it known what they have read
-        lead = _(
-            "{where}; of {who} alone it is not what a replica in one process computes",
-            where=_where(case),
-            who=_(" and ").join(who),
-        )
+        words = N_("{where}; of {who} alone it is not what a replica in one process computes")
+        lead = _(words, where=_where(case), who=_(" and ").join(who))
         return either(lead, ["one worker's loss", "other data"], [*case.facts()])
     what = N_(
         "{where}; of {who} alone it is not what a replica in one process computes from the same state: {mine:.6g} in "

@@ -199,20 +199,19 @@ def by_targets(case: Case) -> Case | None:
     """
     if case.one is None or case.failed.reason != "update" or case.failed.step is None:
         return None
-    followed = {n: _targets(each, each.steps) for n, each in case.followed.items() if each.steps is not None}
-    ours, theirs = followed[1].ours, followed[1].theirs
-    if theirs is None or not ours.shares.any():
+    sides = {n: _sides(each, each.steps) for n, each in case.followed.items() if each.steps is not None}
+    (ours, theirs), (_mine, many) = sides[1], sides.get(case.replicas, (None, None))
+    if not ours.shares.any():
         return None
     if case.replicas > 1 and alike(ours.shares).all():  # of the same examples, or the loss is summed before
-        several = followed.get(case.replicas)
-        if several is None or several.theirs is None:
+        if many is None:
             return None
-        if alike(several.theirs.shares).all():
+        if alike(many.shares).all():
             ours = replace(ours, shares=ours.shares / case.replicas)
-    if case.shared_by_replicas and (many := followed[case.replicas].theirs):  # so the workers have read what these have
+    if many is not None and case.shared_by_replicas:  # so the workers have read what these have
         known = np.isfinite(theirs.prints).all(axis=1) & np.isfinite(many.prints[: theirs.steps]).all(axis=1)
         if all(known[step - 1] for step in case.one.followed if step >= case.failed.step):
-            ours, theirs = (_reading(*sides, known[:, None]) for sides in ((ours, many), (theirs, theirs)))
+            ours, theirs = (_reading(*pair, known[:, None]) for pair in ((ours, many), (theirs, theirs)))
     try:
         check_loss(ours, theirs, tolerance(case.one, ours.steps))
         failed = case.failed
@@ -220,6 +219,7 @@ def by_targets(case: Case) -> Case | None:
         failed = error if error.step == case.failed.step else case.failed
         if (error.step or 0) < case.failed.step or (case.one.coarse and error.step == 1):
             return None
+    followed = {n: replace(case.followed[n], ours=mine, theirs=other) for n, (mine, other) in sides.items()}
     return replace(case, ours=ours, theirs=theirs, followed=followed, failed=failed, said=case.failed)
 
 
@@ -229,12 +229,12 @@ def alike(shares: np.ndarray) -> np.ndarray:
     return same
 
 
-def _targets(following: Following, steps: Steps) -> Following:
-    n, other = following.ours.replicas, following.replicas
-    nothing, read = np.full((max(steps.followed, default=0), n, 2), np.nan), steps.by_replica("read", other, 2)
-    ours = _evidence(following.ours.run, following.ours.name, steps.by_replica("targets", n), nothing)
-    theirs = _evidence(following.ours.run, following.whom, steps.by_replica("mine", other), read)
-    return replace(following, ours=ours, theirs=theirs)
+def _sides(following: Following, steps: Steps) -> tuple[Evidence, Evidence]:
+    """The run's targets, and the follower's with what it has read."""
+    ours, shares = following.ours, steps.by_replica("targets", following.ours.replicas)
+    own, read = (steps.by_replica(name, following.replicas, *more) for name, *more in (("mine",), ("read", 2)))
+    nothing = np.full((*shares.shape, 2), np.nan)
+    return _evidence(ours.run, ours.name, shares, nothing), _evidence(ours.run, following.whom, own, read)
 
 
 def _evidence(run: RunLike, name: str, shares: np.ndarray, read: np.ndarray) -> Evidence:

@@ -18,7 +18,7 @@ import numpy as np
 from dtk.errors import DtkError, VerificationError
 from dtk.language import N_, _, first_three, rounded
 from dtk.launch.again import whom
-from dtk.proof.evidence import RTOL, Evidence, check_loss, check_named_losses, collect
+from dtk.proof.evidence import RECORDER, RTOL, Evidence, check_loss, check_named_losses, collect
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Part, Steps, judged
 from dtk.records import facts
@@ -61,18 +61,16 @@ def can_be_followed(run: RunLike) -> bool:
     return bool(RecordedStates(run.folder).units)
 
 
-def changed_by_no_call(run: RunLike) -> bool:
-    """Whether all of its calls were watched, and none made an update or wrote to a variable."""
-    return RecordedStates(run.folder).last == (0, 0)
-
-
-def without_states(run: RunLike) -> VerificationError:
+def without_states(ours: Evidence) -> VerificationError:
     """Why none of its steps can be followed."""
-    what = _("the state of no step was recorded, so none can be followed")
-    remedy = _("make the run by dtk.run, without DTK_STATES=0, with room on the disk")
-    if changed_by_no_call(run):
+    if RecordedStates(ours.run.folder).last == (0, 0):  # all calls were watched
         what = _("no call has changed a variable, and what is set between calls can't be followed")
         remedy = _("update in the step: by an optimizer, or in the tf.function or strategy.run that computes")
+    elif ours.steps:
+        what = _("the state of no step was recorded, so none can be followed")
+        remedy = _("make the run by dtk.run, without DTK_STATES=0, with room on the disk")
+    else:
+        return VerificationError(_("the {run} has no records", run=ours.name), reason="records", remedy=_(RECORDER))
     return VerificationError(what, reason="not followed", remedy=remedy)
 
 
@@ -82,7 +80,7 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
     source: the run whose function is called. found: gets what each follower found, by its number of replicas.
     """
     if not can_be_followed(ours.run):
-        raise without_states(ours.run)
+        raise without_states(ours)
     found[1] = alone = followed(ours, source, 1)
     failed = alone.failed
     if failed is None:
