@@ -396,7 +396,7 @@ def unknown(case: Case) -> Diagnosis:
         decide = N_("what would decide: the same with one step in each call, as by steps_per_execution=1")
     elif case.one is not None and case.failed.reason in ("loss", "update"):
         decide = N_("what would decide: each replica's loss and gradients at {step}, before and after the sum")
-    clips = _clips(case) if case.shared_by_replicas else []
+    clips = _clips(case) if case.many is None or case.shared_by_replicas else []
     evidence = [*case.facts(), *clips, *([_(decide, step=case.ours.at(_step(case)))] if decide else [])]
     failed = case.failed if case.many is None else in_words(case.failed.what, case.side)
     record = N_("record the steps (dtk.Recorder() in fit, dtk.record_step in a loop): losses and examples tell more")

@@ -201,13 +201,11 @@ def by_targets(case: Case) -> Case | None:
         return None
     sides = {n: _sides(each, each.steps) for n, each in case.followed.items() if each.steps is not None}
     (ours, theirs), (_mine, many) = sides[1], sides.get(case.replicas, (None, None))
-    if not ours.shares.any():
+    one_number = case.replicas > 1 and bool(alike(ours.shares).all())  # the same examples, or a loss summed before
+    if not ours.shares.any() or (one_number and many is None):
         return None
-    if case.replicas > 1 and alike(ours.shares).all():  # of the same examples, or the loss is summed before
-        if many is None:
-            return None
-        if alike(many.shares).all():
-            ours = replace(ours, shares=ours.shares / case.replicas)
+    if one_number and many is not None and alike(many.shares).all():
+        ours = replace(ours, shares=ours.shares / case.replicas)
     if many is not None and case.shared_by_replicas:  # so the workers have read what these have
         known = np.isfinite(theirs.prints).all(axis=1) & np.isfinite(many.prints[: theirs.steps]).all(axis=1)
         if all(known[step - 1] for step in case.one.followed if step >= case.failed.step):
@@ -225,8 +223,7 @@ def by_targets(case: Case) -> Case | None:
 
 def alike(shares: np.ndarray) -> np.ndarray:
     """At which steps all replicas have the same number."""
-    same: np.ndarray = np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1)
-    return same
+    return np.asarray(np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1))
 
 
 def _sides(following: Following, steps: Steps) -> tuple[Evidence, Evidence]:

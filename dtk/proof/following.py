@@ -25,7 +25,7 @@ from dtk.records import facts
 from dtk.records.events import Loop
 from dtk.records.facts import MOVING
 from dtk.records.tables import RunLike
-from dtk.scaling.shares import global_loss
+from dtk.scaling.shares import global_loss, other_parts
 from dtk.worker.recorded import RecordedStates
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
@@ -195,8 +195,7 @@ def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) 
 def _as_far(one: Steps, other: Steps) -> bool:
     """Whether two followers differ from a run at the same step, and by as much."""
     its = {part.number: part.apart for part in other.parts}
-    pairs = [(part, its.get(part.number, 0.0)) for part in one.parts]  # infinite where the run changed nothing
-    close = [part.apart == apart or abs(part.apart - apart) <= AGAIN * part.apart + part.level for part, apart in pairs]
+    close = (np.isclose(its.get(part.number, 0.0), part.apart, rtol=AGAIN, atol=part.level) for part in one.parts)
     return one.step == other.step and all(close)
 
 
@@ -320,13 +319,13 @@ def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
 def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int) -> VerificationError | None:
     """The first thing that differs, what was trained before how well; None where every step agrees."""
     found = [_update(ours, steps, replicas)] if steps.step is not None and steps.between else []
+    if replicas > 1 and _other_parts(ours, theirs, steps):
+        what = N_("{whom} read the same examples at each step, but other parts of them than the workers' replicas")
+        remedy = N_("shard by dataset.batch(global batch) and the strategy: then each replica has the same part")
+        return VerificationError(_(what, whom=whom(replicas)), reason="not followed", remedy=_(remedy))
     if theirs is not None:
         common = min(ours.steps, theirs.steps)
         mine, other = ours.first(common), theirs.first(common)
-        if replicas > 1 and _other_parts(mine, other):
-            what = N_("{whom} read the same examples at each step, but other parts of them than the workers' replicas")
-            remedy = N_("shard by dataset.batch(global batch) and the strategy: then each replica has the same part")
-            return VerificationError(_(what, whom=whom(replicas)), reason="not followed", remedy=_(remedy))
         found += [*_examples(mine, other), *_data(mine, other)]
         found += _losses(mine, _only(other, mine, steps), tolerance(steps, common))
     if steps.step is not None and not steps.between:
@@ -399,8 +398,12 @@ def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
         )
 
 
-def _other_parts(ours: Evidence, theirs: Evidence) -> bool:
-    """Whether the same examples lie on other replicas, by their fingerprints."""
+def _other_parts(ours: Evidence, theirs: Evidence | None, steps: Steps) -> bool:
+    """Whether the same examples lie on other replicas, by their fingerprints, or what gradients were taken of."""
+    if theirs is None:
+        return other_parts(steps.by_replica("targets", ours.replicas), steps.by_replica("mine", ours.replicas))
+    common = min(ours.steps, theirs.steps)
+    ours, theirs = ours.first(common), theirs.first(common)
     agree = facts.same_examples(ours.prints, theirs.prints, ours.examples, theirs.examples)
     return agree is not None and bool(
         (agree & (np.abs(ours.prints - theirs.prints) > facts.SAME_DATA).any(axis=1)).any()

@@ -98,6 +98,17 @@ def weighted_loss(shares: ArrayLike, examples: ArrayLike) -> np.ndarray:
     return np.divide(sums, total, out=np.full_like(sums, np.nan), where=total > 0)
 
 
+def other_parts(shares: ArrayLike, others: ArrayLike) -> bool:
+    """Whether replicas have other parts of one sum at any step; `(steps, replicas)`, NaN where nothing is known.
+
+    >>> other_parts([[1.0, 2.0]], [[2.0, 1.0]]), other_parts([[1.0, 2.0]], [[1.0, 2.5]])
+    (True, False)
+    """
+    mine, other = np.asarray(shares, np.float64), np.asarray(others, np.float64)
+    same = np.isclose(mine.sum(axis=1), other.sum(axis=1), rtol=1e-4)
+    return bool((same & ~np.isclose(mine, other, rtol=1e-4).all(axis=1)).any())
+
+
 def uneven(examples: ArrayLike) -> np.ndarray:
     """Whether the replicas of a step had unequal numbers of examples: `(steps, replicas)` to bool `(steps,)`.
 
