@@ -209,27 +209,24 @@ MEAN = "/ tf.cast(tf.shape(x)[0], x.dtype)"
 OF_PAIRS = "tf.reduce_sum(tf.matmul(made := model(x, training=True), made, transpose_b=True) ** 2) / batch"
 
 
+CLIPPED = "gradients = tf.clip_by_global_norm(gradients, 0.1)[0]"
+SCALED = f"gradients = [g * {HERE}.num_replicas_in_sync for g in gradients]"
+OTHER_LOOPS = [
+    ("gradient scale", TAKE, f"{TAKE}; {SCALED}"),
+    ("sharding off", ".batch(batch)", OFF),
+    ("whole batch", LOSS, OF_PAIRS),
+    ("unknown", f"/ batch\n        {TAKE}", f"{MEAN}\n        {TAKE}; {CLIPPED}; gradients = {AVERAGED}"),
+]
+
+
 @pytest.mark.trains
 @pytest.mark.parametrize(
     ("mistake", "right", "wrong"),
     [
         ("local mean", "/ batch", MEAN),
-        pytest.param(
-            "gradient scale",
-            TAKE,
-            f"{TAKE}; gradients = [g * {HERE}.num_replicas_in_sync for g in gradients]",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("sharding off", ".batch(batch)", OFF, marks=pytest.mark.slow),
-        pytest.param("whole batch", LOSS, OF_PAIRS, marks=pytest.mark.slow),
         # Gradients may be averaged by hand: then what they are taken of is no share, and says nothing.
         ("none", f"/ batch\n        {TAKE}", f"{MEAN}\n        {TAKE}; gradients = {AVERAGED}"),
-        pytest.param(
-            "unknown",
-            f"/ batch\n        {TAKE}",
-            f"{MEAN}\n        {TAKE}; gradients = tf.clip_by_global_norm(gradients, 0.1)[0]; gradients = {AVERAGED}",
-            marks=pytest.mark.slow,
-        ),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in OTHER_LOOPS),
     ],
 )
 @pytest.mark.usefixtures("forked")

@@ -184,23 +184,20 @@ class Feed:
             self.given.append(element)
 
 
-def rows(feeds: Iterable[Feed], *given: Any) -> list[list[float]]:
-    """By replica, how many examples this call has read, or was given, and their fingerprint; [] where nothing tells.
-
-    given: its arguments.
-    """
+def rows(feeds: Iterable[Feed], *arguments: Any) -> list[list[float]]:
+    """By replica, how many examples a call has read, or was given, and their fingerprint; [] where nothing tells."""
     read = [feed for feed in feeds if feed.given]
     if len(read) > 1 or any(feed.lost for feed in read):
         return []
-    elements = read[0].given if read else _batch(given)
+    elements = read[0].given if read else _batch(arguments)
     parts = zip(*elements, strict=True)
     each = [[(int(tf.shape(first_leaf(one))[0]), float(fingerprint(one))) for one in its] for its in parts]
     return [[sum(column) for column in zip(*its, strict=True)] for its in each]
 
 
-def _batch(given: Any) -> list[Element]:
+def _batch(arguments: Any) -> list[Element]:
     """What arguments have of numbers for each replica, as one element."""
-    leaves = [local_values(leaf) for leaf in tf.nest.flatten(given)]
+    leaves = [local_values(leaf) for leaf in tf.nest.flatten(arguments)]
     leaves = [parts for parts in leaves if all(isinstance(part, tf.Tensor) and part.shape.rank for part in parts)]
     replicas = max(map(len, leaves), default=0)
     return [tuple(zip(*(parts for parts in leaves if len(parts) == replicas), strict=True))] if leaves else []

@@ -74,14 +74,19 @@ def _add_up(target: Any, replicas: int) -> None:
     values = _numbers(target)
     if not values or not tf.compat.v1.executing_eagerly_outside_functions():
         return
+    if _targets is None:
+        _targets = _resource("dtk-targets", replicas, tf.float64)
     with tf.device("CPU:0"):
-        if _targets is None:
-            with tf.init_scope():
-                _targets = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[replicas], shared_name="dtk-targets")
-                tf.raw_ops.AssignVariableOp(resource=_targets, value=tf.zeros(replicas, tf.float64))
-        place = (_replica() or 0) % replicas
-        value = tf.one_hot(place, replicas, dtype=tf.float64) * tf.add_n(values)
+        value = tf.one_hot(_replica(replicas), replicas, dtype=tf.float64) * tf.add_n(values)
         tf.raw_ops.AssignAddVariableOp(resource=_targets, value=value)
+
+
+def _resource(name: str, length: int, dtype: Any) -> Any:
+    """A vector of zeros that graphs add to, which is no variable and in no checkpoint."""
+    with tf.init_scope(), tf.device("CPU:0"):
+        made = tf.raw_ops.VarHandleOp(dtype=dtype, shape=[length], shared_name=name)
+        tf.raw_ops.AssignVariableOp(resource=made, value=tf.zeros(length, dtype))
+    return made
 
 
 def targets() -> list[float]:
@@ -249,9 +254,8 @@ class UpdateCounter:
         self._optimizer = weakref.ref(optimizer)
         self.variables: dict[str, tuple[str, Any]] = {}
         self.recorded = self.before = self.first = self.fewest = self.most = 0
-        with tf.init_scope(), tf.device("CPU:0"):  # updates inside of recorded steps of `fit`, and outside
-            self._made = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[2], shared_name=f"dtk-updates-{len(_all)}")
-            tf.raw_ops.AssignVariableOp(resource=self._made, value=tf.zeros(2, tf.int64))
+        # Updates inside of recorded steps of `fit`, and outside.
+        self._made = _resource(f"dtk-updates-{len(_all)}", 2, tf.int64)
 
     def add(self, inside: bool) -> None:
         """An update more; inside: in a step that is being recorded."""
@@ -359,7 +363,7 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
         if first:
             facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
             traced(counter, **facts, settings=_settings(optimizer))
-        if (_replica() or 0) % replicas == 0:  # a worker's replicas follow each other in the cluster's numbering
+        if _replica(replicas) == 0:
             counter.add(_depth > 0)
 
     if keras_major(keras) >= 3:
@@ -410,11 +414,11 @@ def _settings(optimizer: Any) -> dict[str, Any]:
     return {key: value for key, value in plain.items() if key not in ("name", "learning_rate")}
 
 
-def _replica() -> int | None:
-    """The number of the replica that this is, in the cluster's; None where the graph does not tell."""
+def _replica(replicas: int) -> int:
+    """Which of its worker's replicas this is, whose numbers follow each other in the cluster's; 0 if nothing tells."""
     context = tf.distribute.get_replica_context()
     number = tf.get_static_value(context.replica_id_in_sync_group) if context is not None else 0
-    return None if number is None else int(number)
+    return int(number or 0) % replicas
 
 
 def _clips(optimizer: Any) -> list[str] | None:

@@ -178,8 +178,8 @@ def _one_workers_loss(case: Case) -> Diagnosis | None:
     who = dict.fromkeys(_("worker {worker}", worker=replica // ours.run.replicas) for replica in apart)
     if not 0 < len(who) < ours.run.folder.workers:
         return None
-    if case.ours.read is not None:  # nor is it known what they have read
-        words = N_("{where}; of {who} alone it is not what a replica in one process computes")
+    if case.ours.of_calls:  # nor is it known what they have read
+        words = N_("{where}; only {who} differs from what a replica in one process computes")
         lead = _(words, where=_where(case), who=_(" and ").join(who))
         return either(lead, ["one worker's loss", "other data"], [*case.facts()])
     what = N_(
@@ -200,7 +200,7 @@ def look_at_shape(case: Case) -> Diagnosis | None:
         return None
     if case.operations.draws != [] or case.same_data is False:
         return None
-    if case.ours.read is not None and np.isnan(case.prints).any():  # of calls it has to be known what they read
+    if case.ours.of_calls and np.isnan(case.prints).any():  # of calls it has to be known what they read
         return None
     return _penalty(case) or _own_numbers(case) or _own_gradients(case)
 
@@ -216,7 +216,7 @@ def _penalty(case: Case) -> Diagnosis | None:
         return None
     # If the loss hardly changes, an excess that is a multiple of it looks constant, too.
     longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
-    averaged = case.ours.read is not None and abs(case.ratio[_steps(case)].mean() - case.replicas) < STEADY
+    averaged = case.ours.of_calls and abs(case.ratio[_steps(case)].mean() - case.replicas) < STEADY
     if averaged or (longer and min(longer) > (1 + case.replicas) / 2):
         return None
     if len(excess) >= ENOUGH and np.ptp(excess) <= STEADY * excess.mean():
@@ -400,5 +400,5 @@ def unknown(case: Case) -> Diagnosis:
     evidence = [*case.facts(), *clips, *([_(decide, step=case.ours.at(_step(case)))] if decide else [])]
     failed = case.failed if case.many is None else in_words(case.failed.what, case.side)
     record = N_("record the steps (dtk.Recorder() in fit, dtk.record_step in a loop): losses and examples tell more")
-    remedy = "" if case.ours.steps and case.ours.read is None else _(record)
+    remedy = "" if case.ours.steps and not case.ours.of_calls else _(record)
     return Diagnosis("unknown", _("I don't know why: {failed}", failed=failed), tuple(evidence), (), remedy)

@@ -207,7 +207,8 @@ def by_targets(case: Case) -> Case | None:
     if one_number and many is not None and alike(many.shares).all():
         ours = replace(ours, shares=ours.shares / case.replicas)
     if many is not None and case.shared_by_replicas:  # so the workers have read what these have
-        known = np.isfinite(theirs.prints).all(axis=1) & np.isfinite(many.prints[: theirs.steps]).all(axis=1)
+        many = many.first(theirs.steps)
+        known = np.isfinite(theirs.prints).all(axis=1) & np.isfinite(many.prints).all(axis=1)
         if all(known[step - 1] for step in case.one.followed if step >= case.failed.step):
             ours, theirs = (_reading(*pair, known[:, None]) for pair in ((ours, many), (theirs, theirs)))
     try:
@@ -242,8 +243,7 @@ def _evidence(run: RunLike, name: str, shares: np.ndarray, read: np.ndarray) -> 
 
 def _reading(side: Evidence, other: Evidence, known: np.ndarray) -> Evidence:
     """One side with the examples of another, where these are known."""
-    examples, prints = (each[: side.steps] for each in (other.examples, other.prints))
-    return replace(side, examples=np.where(known, examples, 0), read=np.where(known, prints, 0.0))
+    return replace(side, examples=np.where(known, other.examples, 0), read=np.where(known, other.prints, 0.0))
 
 
 # ---- what is said of it: a mistake that was found, or several that leave the same traces, in one sentence

@@ -32,18 +32,14 @@ TOO_SMALL = 1e-6  # where all losses are below, float32's rounding of numbers ne
 
 @dataclass(frozen=True)
 class Evidence:
-    """One run's numbers. shares and examples: `(steps, replicas)`; epochs: `(steps,)`. Row i is step i + 1.
-
-    read: the fingerprints of the examples, where no step was recorded: a step is a call then, and its shares are what
-    gradients were taken of.
-    """
+    """One run's numbers. shares and examples: `(steps, replicas)`; epochs: `(steps,)`. Row i is step i + 1."""
 
     run: RunLike
     name: str  # "cluster", "mirrored run", "run" or "baseline": what sentences call it
     shares: np.ndarray
     examples: np.ndarray
     epochs: np.ndarray
-    read: np.ndarray | None = None
+    read: np.ndarray | None = None  # fingerprints, `(steps, replicas)`, of calls; those of steps are in the records
 
     @property
     def steps(self) -> int:
@@ -51,7 +47,11 @@ class Evidence:
 
     def at(self, step: int) -> str:
         """A step in words; where none was recorded, a call that trains."""
-        return _("step {step}", step=step) if self.steps and self.read is None else _("call {step}", step=step)
+        return _("step {step}", step=step) if self.steps and not self.of_calls else _("call {step}", step=step)
+
+    @property
+    def of_calls(self) -> bool:  # no step was recorded: what gradients were taken of stands for losses
+        return self.read is not None
 
     @property
     def replicas(self) -> int:
@@ -76,7 +76,7 @@ class Evidence:
     @cached_property
     def prints(self) -> np.ndarray:
         """The fingerprints of the examples, `(steps, replicas)`; NaN where unknown."""
-        return by_step(self.run.records, "data").to_numpy()[: self.steps] if self.read is None else self.read
+        return (by_step(self.run.records, "data").to_numpy() if self.read is None else self.read)[: self.steps]
 
     def first(self, steps: int) -> Evidence:
         """The same, as if the run had ended after so many steps."""
@@ -361,7 +361,7 @@ def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
 def _uneven(ours: Evidence, k: int) -> VerificationError:
     """The error for a difference that unequal replica batches account for to the tolerance."""
     counts, total = ours.examples[k], int(ours.examples[k].sum())
-    is_last = ours.read is None and (k + 1 == ours.steps or ours.epochs[k + 1] != ours.epochs[k])
+    is_last = not ours.of_calls and (k + 1 == ours.steps or ours.epochs[k + 1] != ours.epochs[k])
     where = _("{step}, the last batch of the epoch,", step=ours.at(k + 1)) if is_last else ours.at(k + 1)
     weights = {int(n): Fraction(1, ours.replicas * int(n)) for n in counts if n > 0}
     each = sorted(weights.items(), reverse=True)

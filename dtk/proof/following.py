@@ -65,7 +65,7 @@ def without_states(ours: Evidence) -> VerificationError:
     """Why none of its steps can be followed."""
     if RecordedStates(ours.run.folder).last == (0, 0):  # all calls were watched
         what = _("no call has changed a variable, and what is set between calls can't be followed")
-        remedy = _("update in the step: by an optimizer, or in the tf.function or strategy.run that computes")
+        remedy = _("make updates inside the step: by an optimizer, or in its tf.function or strategy.run")
     elif ours.steps:
         what = _("the state of no step was recorded, so none can be followed")
         remedy = _("make the run by dtk.run, without DTK_STATES=0, with room on the disk")
@@ -358,7 +358,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
             made = sum(line["units"] for line in steps.lines)
         remedy = N_("let the data and its size alone decide how many steps there are")
         if not made:
-            remedy = N_("if it restores what the run has saved, or finds it, remove that first")
+            remedy = N_("if it restores or finds what the run saved, remove that first")
         return VerificationError(
             _(what, whom=whom(replicas), others=made, run=ours.name, steps=count),
             step=min(made, count) + 1,

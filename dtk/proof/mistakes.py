@@ -182,8 +182,8 @@ MISTAKES = {
     "gradient scale": Mistake(
         N_("the loss is one device's, and the gradients are N times as long, or 1/N"),
         N_(
-            "add the shares' gradients up exactly once: by the optimizer, or by all_reduce and then divided by N, as "
-            "the optimizer adds them up again (Keras 2: skip_gradients_aggregation)"
+            "sum the shares' gradients exactly once: in the optimizer, or by all_reduce followed by a division by N, "
+            "because the optimizer sums again (Keras 2: skip_gradients_aggregation)"
         ),
         N_("the gradients are so much longer or shorter"),
     ),
@@ -212,7 +212,7 @@ MISTAKES = {
     "one worker's loss": Mistake(
         N_("from one state and the same inputs, a worker's loss is not that of replicas in one process; others' are"),
         N_("look at that worker's labels (record them too: batch=(x, y)), and at code that asks for a worker's number"),
-        N_("a worker makes another loss of its examples"),
+        N_("a worker computes a different loss from its examples"),
     ),
     "reduction": Mistake(
         N_("the loss is one device's, and the update neither one device's nor that of replicas in one process"),

@@ -33,7 +33,7 @@ def look_at_shares(case: Case) -> Diagnosis | None:
     shares = case.ours.shares[: case.steps]
     if case.replicas < 2 or case.failed.reason != "loss" or case.failed.step is None:
         return None
-    if case.ours.read is not None:
+    if case.ours.of_calls:
         return _look_at_targets(case)
     if not alike(shares).all() or abs(shares[0, 0] - case.other[0]) > RTOL * abs(case.other[0]):
         return None

@@ -44,8 +44,7 @@ class RecordedStates:
     """A run's recorded units. After a restart, those of the later start, from its first step on.
 
     variables: what is known of each. numbers: of variables, by identity. units: in their order. end: the state that the
-    function has left; None where it is not known. last: where training
-    has ended.
+    function has left; None where it is not known. last: where training has ended.
     """
 
     def __init__(self, folder: RunFolder):
@@ -199,7 +198,7 @@ def _unit(
     lines: list[dict[str, Any]] = [line, *(each.get(line["unit"], {}) for each in others)]
     began, ended = ((each[0] + before, each[1]) for each in (line["began"], line["ended"]))
     here, places = frozenset(numbers[0][number] for number in line["here"]), [its.get("values", []) for its in lines]
-    taken = [number for its in lines for number in its["taken"]] if all("taken" in its for its in lines) else []
+    taken = [number for its in lines for number in its["taken"]] if all(its.get("taken") for its in lines) else []
     return Unit(began, ended, line["step"], here, folder, numbers, line["digests"], places, taken)
 
 

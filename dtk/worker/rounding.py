@@ -153,10 +153,11 @@ class Levels:
         self._learn(line, least)
         # Sums whose terms cancel round by more. An order of the examples that changes much says something else, unless
         # all that the optimizer keeps agrees: Adam divides what is left of such a sum by its own size.
-        small = {n for n in line["ratio"] if line["ratio"][n] <= ORDERED or self._kept_agrees(n, line)}
-        for _ in range(ORDERS if line["wrong"] and small.issuperset(line["wrong"]) else 0):
+        divided = {number for number in line["wrong"] if self._kept_agrees(number, line)}
+        left = [line["ratio"][number] for number in line["wrong"] if number not in divided]
+        for _ in range(ORDERS if line["wrong"] and max(left, default=0.0) <= ORDERED else 0):
             for number, apart in again.reordered().items():
-                if again.part(number, apart) <= ORDERED or self._kept_agrees(number, line):
+                if number in divided or again.part(number, apart) <= ORDERED:
                     spread[number] = max(spread[number], apart)
             self._judge(line, spread)
 

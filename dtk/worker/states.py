@@ -167,11 +167,10 @@ class Recorder:
     def _unit(self, known: bool, began: tuple[int, int], before: Snapshot | None, after: Snapshot | None) -> None:
         self.units += 1
         self._fresh = max(0, (self._fresh if known else FRESH) - 1)
-        size, steps = 0, progress(self.place).steps
-        taken = updates.targets() if not steps else []  # recorded steps have losses of their own
+        size, ended = 0, self.watched.position
+        taken = [] if progress(self.place).steps else updates.targets()  # recorded steps have losses of their own
         if before is not None and after is not None:
-            facts = {"began": began, "ended": self.watched.position, "step": self._step(began)}
-            size = self._write(before, after, **facts, **({"taken": taken} if taken else {}))
+            size = self._write(before, after, began=began, ended=ended, step=self._step(began), taken=taken)
         self.held = after
         self._plan(size)
 
@@ -283,7 +282,7 @@ class _Writer:
         """Writes values; returns digests by variable, and where the values are."""
         digests: dict[str, dict[int, list[int]]] = {"before": {}, "after": {}}
         places = []
-        place = self._states.seek(0, os.SEEK_END)  # `dtk.interactive.tasks` cuts the file where a session goes on
+        place = self._states.seek(0, os.SEEK_END)  # `dtk.interactive.worker_loop` cuts the file where a session goes on
         for when, number, kept, values in entries:
             held = [np.ascontiguousarray(value) for value in values]
             if kept == "mirrored":
