@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dtk
+from dtk.compat.feeds import Feed
 from dtk.errors import ClusterConfigError, WorkerFailed
 
 pytestmark = pytest.mark.trains
@@ -110,3 +111,32 @@ def test_without_the_correction_a_cpu_is_one_replica():
 def test_too_many_are_refused():
     with pytest.raises(ClusterConfigError, match="replicas=17"):
         dtk.run(fit, workers=2, replicas=17)
+
+
+@pytest.mark.trains
+def test_what_replicas_in_one_process_read_is_handed_out_again():
+    def train(strategy):
+        import tensorflow as tf
+
+        data = strategy.experimental_distribute_dataset(tf.data.Dataset.range(11).batch(4))  # the last batch is short
+        local = strategy.experimental_local_results
+        one_step = tf.function(lambda iterator: tf.concat(local(next(iterator)), axis=0))
+
+        @tf.function
+        def one_pass(data):
+            total = tf.TensorArray(tf.int64, 0, dynamic_size=True, infer_shape=False)
+            for batch in data:
+                total = total.write(total.size(), local(batch)[0]).write(total.size() + 1, local(batch)[1])
+            return total.concat()
+
+        whole, some, plain = Feed(data), Feed(iter(data)), list(range(11))
+        steps = [(some, one_step, plain[k : k + 4]) for k in (0, 4, 8)]
+        for feed, read, expected in [(whole, one_pass, plain), *steps]:
+            feed.begins()
+            assert read(feed.handed).numpy().tolist() == expected
+            feed.replay(given := list(feed.given))
+            assert read(feed.handed).numpy().tolist() == expected
+            assert len(given) == -(-len(expected) // 4)
+            feed.replay(None)
+
+    dtk.run(train, workers=1, replicas=2)
