@@ -24,27 +24,6 @@ from dtk.language import N_, _
 from dtk.records import Journal, RunFolder, WorkerFolder
 from dtk.records.events import Finished, of_kind
 
-__all__ = [
-    "Here",
-    "can_fork",
-    "cores",
-    "enter",
-    "for_workers",
-    "forks",
-    "here",
-    "in_notebook",
-    "is_chief",
-    "isolated",
-    "live_mode",
-    "on_colab",
-    "quiet",
-    "run_dir",
-    "say",
-    "scratch",
-    "training_ended",
-    "versions",
-]
-
 
 @dataclass(frozen=True)
 class Here:

@@ -65,6 +65,9 @@ def test_a_worker_that_is_killed_from_outside_is_named_at_the_next_cell(cluster,
     cluster.free()
     cluster.restart(1)
     assert cluster.run("total(1)") == [2.0, 2.0]
+    with pytest.raises(CellFailed):
+        cluster.run("import os; os.kill(os.getpid(), 9)")
+    assert "restart(worker=0) replaces it; worker 1 has ended" in cluster.free()
     assert "met in one collective" not in capsys.readouterr().out, "the lines there are those that were sent at first"
 
 

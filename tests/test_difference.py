@@ -86,11 +86,19 @@ def test_a_loss_that_is_not_finite_has_no_point(tmp_path, alone):
     assert nothing.texts[0].get_text() == module.NO_STEP
 
 
+def test_without_a_baseline_it_is_the_figure_of_the_proof(tmp_path, alone):
+    run = fabricate(tmp_path / "run", steps=STEPS)
+    found = dtk.verify(run, alone)
+    assert alternative(dtk.plot.difference(run)) == alternative(dtk.plot.proof(found))
+
+
 def test_what_can_not_be_drawn(tmp_path, alone):
     run = fabricate(tmp_path / "run", steps=STEPS)
     with pytest.raises(ValueError, match="2 runs and 1 baselines; give each run, then its baseline"):
         dtk.plot.difference(run, alone, run)
     with pytest.raises(ValueError, match="1 labels for 2 runs"):
         dtk.plot.difference(run, alone, run, alone, labels=["one"])
+    with pytest.raises(ValueError, match="not been verified"):
+        dtk.plot.difference(run)
     empty = fabricate(tmp_path / "empty", steps=0)
     assert dtk.plot.difference(empty, alone).texts[0].get_text() == NO_RECORDS

@@ -104,11 +104,11 @@ def hidden(code):
             of = ast.unparse(node.value)
             if of == "dtk" and node.attr not in dtk.__all__:
                 yield f"dtk.{node.attr}"
-            modules = {
-                f"dtk.{module}": module for module in dtk._MODULES - {"estimator"}
-            }  # that one has tf.estimator's
-            if of in modules and node.attr not in getattr(dtk, modules[of]).__all__:
-                yield f"{of}.{node.attr}"
+            name = of.removeprefix("dtk.")
+            if of != name and name in dtk._MODULES - {"estimator"}:  # that one has tf.estimator's
+                public = getattr(dtk, name)
+                if node.attr not in getattr(public, "__all__", dir(public)):
+                    yield f"{of}.{node.attr}"
 
 
 @pytest.mark.parametrize("name", LESSONS)

@@ -299,9 +299,10 @@ def test_replicas_of_one_process_are_not_called_workers(tmp_path):
 
 
 def test_a_replica_without_examples_adds_nothing_whatever_its_share_says(tmp_path):
-    shares, examples = np.array([[1.5, np.nan]]), np.array([[1, 0]])
-    ax = dtk.plot.fan(fabricate(tmp_path, steps=1, shares=shares, examples=examples))
-    assert "global loss\n1.5000" in words(ax)
+    shares, examples = np.array([[1.5, np.nan], [1.5, 0.25]]), np.array([[1, 0], [1, 0]])
+    run = fabricate(tmp_path, steps=2, shares=shares, examples=examples)
+    assert "global loss\n1.5000" in words(dtk.plot.fan(run))
+    assert "global loss\n1.7500" in words(dtk.plot.fan(run, step=2)), "its part of a penalty"
 
 
 def test_a_step_that_not_all_recorded_is_refused(tmp_path):

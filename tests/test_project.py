@@ -74,21 +74,15 @@ def test_constraints_hold_names_and_versions_only_in_order(lane):
     assert len(names) > len(listed()), "the whole closure, not the direct dependencies alone"
 
 
-def test_the_pins_of_environment_yml_are_those_of_the_constraints():
-    closure = constraints()
-    assert listed() == {name: closure.get(name) for name in listed()}
-
-
-def test_environment_yml_lists_what_pyproject_asks_for():
-    assert set(listed()) == set(stated())
+def test_environment_yml_lists_what_pyproject_asks_for_with_the_pins_of_the_constraints():
+    assert listed() == {name: constraints().get(name) for name in stated()}
 
 
 @pytest.mark.parametrize(("lane", "python"), [(lane, python) for lane, found in PYTHONS.items() for python in found])
 def test_the_pins_satisfy_pyproject(lane, python):
     pinned = constraints(lane)
     for name, ranges in stated(lane, browser=lane == "main").items():
-        wanted = [Requirement(each) for each in ranges]
-        for each in wanted:
+        for each in map(Requirement, ranges):
             if each.marker is None or each.marker.evaluate({"python_version": python}):
                 assert each.specifier.contains(pinned[name]), f"{name}=={pinned[name]} for {each}"
 
@@ -98,11 +92,8 @@ def test_a_package_has_one_range_wherever_it_is_asked_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     ranges: dict[str, set[frozenset[str]]] = {}
     for group in [project["dependencies"], *project["optional-dependencies"].values()]:
-        of_group: dict[str, set[str]] = {}
-        for one in group:
-            of_group.setdefault(Requirement(one).name, set()).add(one)
-        for name, found in of_group.items():
-            ranges.setdefault(name, set()).add(frozenset(found))
+        for name in {Requirement(one).name for one in group}:
+            ranges.setdefault(name, set()).add(frozenset(one for one in group if Requirement(one).name == name))
     assert {name: found for name, found in ranges.items() if len(found) > 1} == {}
 
 
@@ -159,17 +150,13 @@ def test_the_name_and_the_address_are_said_alike():
 def test_nobody_is_told_to_install_what_is_somebody_elses():
     """`dtk` on PyPI is another project."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    texts = (".py", ".md", ".ipynb", ".po", ".yml")
-    files = [ROOT / name for name in listed.stdout.split("\0") if name.endswith(texts)]
+    kinds = (".py", ".md", ".ipynb", ".po", ".yml")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name.endswith(kinds)]
     if not files:
         pytest.skip("no clone")
     wrong = re.compile(r"""pip3? install (?:-\S+ )*[\\"'`]*dtk(?![-\w])|["'`]dtk\[\w+\]""")
-    told = {
-        str(file.relative_to(ROOT)): wrong.findall(file.read_text(encoding="utf-8"))
-        for file in files
-        if file.name != Path(__file__).name
-    }
-    assert not {name: found for name, found in told.items() if found}
+    texts = {str(file): file.read_text(encoding="utf-8") for file in files if file != Path(__file__)}
+    assert not {name: found for name, text in texts.items() if (found := wrong.findall(text))}
 
 
 def test_the_documents_name_targets_that_exist():

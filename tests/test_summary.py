@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 
 import numpy as np
 import pytest
 from fabricate import fabricate
+from verifying import edit_records
 
 from dtk import cli
 from dtk.live import text
@@ -52,21 +54,16 @@ def test_a_line_waits_for_the_others_and_not_for_ever(fold, now):
 
 def test_nothing_is_lost_whatever_the_order():
     draw = np.random.default_rng(0)
+    groups = {f"[worker {label(each)}]": each for n in (1, 2, 3) for each in combinations(range(3), n)}
     for _ in range(200):
         fold, given = Fold(3), [[str(n) for n in draw.integers(0, 3, draw.integers(0, 6))] for _ in range(3)]
         for member, lines in enumerate(given):
             fold.add(member, lines)
         got = [[], [], []]
         for line in ready(fold, last=True):
-            head, words = line[len("[worker ") :].split("] ")
-            for member in range(3):
-                if (
-                    label([member]) in head
-                    or head == "0-2"
-                    or (head == "0-1" and member < 2)
-                    or (head == "1-2" and member)
-                ):
-                    got[member].append(words)
+            head, words = line.rsplit(" ", 1)
+            for member in groups[head]:
+                got[member].append(words)
         assert got == given
 
 
@@ -103,10 +100,13 @@ def test_the_table_is_aligned_and_says_where_the_rest_is(run, capsys):
 
 
 def test_a_run_that_failed_is_shown_with_its_cause(run, capsys):
+    edit_records(run, 1, lambda rows: rows[:5])
     Journal(run.folder.worker(1)).event(events.Failed(1.2))
     run.folder.save_attempt(1, "worker 1 raised ValueError: no such colour", 0.0, 1.3)
     cli.main(["show", str(run.dir)])
-    assert "cluster of 2 workers: worker 1 raised ValueError: no such colour" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "cluster of 2 workers: worker 1 raised ValueError: no such colour" in said
+    assert "loss 2.3 to 1.937," in said, "of the last step that both recorded"
 
 
 def test_a_directory_of_no_run_is_refused(tmp_path, capsys):

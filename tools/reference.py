@@ -45,7 +45,10 @@ class Page:
 def _of(title: str, module: str, *returned: str) -> Page:
     """A page for a whole public module, without what `dtk` itself has by the same name."""
     found = import_module(module)
-    names = [name for name in found.__all__ if getattr(dtk, name, None) is not getattr(found, name)]
+    own = [name for name, each in vars(found).items() if name[0] != "_" and getattr(each, "__module__", "") == module]
+    names = [
+        name for name in getattr(found, "__all__", sorted(own)) if getattr(dtk, name, None) is not getattr(found, name)
+    ]
     return Page(title, module, tuple(names), returned)
 
 

@@ -126,6 +126,8 @@ def settle(session: Session, enable: bool) -> tuple[bool, str]:
 def compare(session: Session) -> tuple[bool, str]:
     """Whether all variables are equal that are to be equal on all workers, by their digests; and that in words."""
     found = [answer["digests"] for answer in session.do("digests").values()]
+    if not found:
+        return False, _("; ").join(peer.ended for peer in session.peers)
     shared = [name for name in found[0] if all(name in each for each in found)]
     differing = [name for name in shared if len({part for each in found for part in each[name].split()}) > 1]
     if differing:

@@ -227,6 +227,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
             environment.say(policy.warning(quiet, pace, members.waits()))
         found = members.cut() or (members.uneven(limit) if limit is not None else None)
         if found is not None:
+            waiting.save(folder, found)
             raise WorkerStalled(found.sentence, folder, members.signs.stacks(), found.reason, found.edges)
 
 
@@ -346,7 +347,8 @@ class Members:
         if not ended or not waiting.uneven(self._workers(), stall_timeout):
             return None
         self.signs.ask()  # where they are now, and not where they were when they fell silent
-        return self.explain() if waiting.uneven(self._workers(), stall_timeout) else None
+        states = self._workers()
+        return waiting.explain(states) if waiting.uneven(states, stall_timeout) else None
 
     def cut(self, anew: bool = False) -> Waiting | None:
         """What to say of workers that can't reach each other any more; None where they can.

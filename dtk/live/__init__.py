@@ -17,8 +17,6 @@ from dtk.language import _, ngettext
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line
 
-__all__ = ["Counting", "Live", "heading", "show"]
-
 
 class Live:
     """What `dtk.run` calls while it waits, from the thread that it was called in. This one shows nothing."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from dtk.language import N_, _, aligned, ngettext, three
 from dtk.records.events import Failed, Finished, of_kind
-from dtk.scaling.shares import by_step, global_loss
+from dtk.scaling.shares import by_step, whole_steps
 from dtk.scaling.timing import PARTS, step_parts, step_times, throughput
 
 if TYPE_CHECKING:
@@ -36,13 +36,14 @@ def facts(run: Recorded) -> dict[str, Any]:
     if steps.empty:
         names = ("epochs", "global_batch", "first_loss", "last_loss", "examples_per_second", "first_step_seconds")
         return {"steps": 0, **dict.fromkeys(names)}
-    losses = global_loss(by_step(table, "loss").to_numpy(), steps.to_numpy())
+    losses = whole_steps(table).sum(axis=1, skipna=False)
+    first, last = (None, None) if losses.empty else (_finite(losses.iloc[k]) for k in (0, -1))
     return {
         "steps": len(steps),
         "epochs": int(table.epoch.max()),
         "global_batch": int(steps.sum(axis=1).max()),
-        "first_loss": _finite(losses[0]),
-        "last_loss": _finite(losses[-1]),
+        "first_loss": first,
+        "last_loss": last,
         "examples_per_second": _finite(throughput(table)),
         "first_step_seconds": _finite(by_step(table, "ended").iloc[0].max()),
     }

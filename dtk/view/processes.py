@@ -15,7 +15,7 @@ from dtk.errors import DtkError
 from dtk.language import N_, _, bytes_of, columns, ngettext
 from dtk.records.facts import MOVING
 from dtk.records.tables import Recorded
-from dtk.scaling.shares import by_step
+from dtk.scaling.shares import by_step, global_loss
 from dtk.scaling.timing import step_reductions
 from dtk.view.canvas import NO_RECORDS, axes, blank, box, headline, ink, only_text, wrapped
 from dtk.view.palette import replica_name, stroke, worker_color, worker_name
@@ -213,7 +213,7 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
             name = _("worker {worker}, replica {replica}", worker=workers[replica], replica=replica)
         _ray(ax, (count - 1) / 2 - row, name, (loss[replica], seen[replica]), stroke(worker_color(int(replica))))
     batch = _("global batch\n{examples}", examples=ngettext("{n} example", "{n} examples", seen.sum()))
-    total = _("global loss\n{loss:.4f}", loss=loss.where(seen > 0, 0.0).sum(skipna=False))
+    total = _("global loss\n{loss:.4f}", loss=global_loss([loss], [seen])[0])
     _value(ax, (_LEFT, 0), batch, ink(ax), fontsize=9)
     _value(ax, (_RIGHT, 0), total, ink(ax), fontsize=9)
     between = (_LEFT + _MIDDLE - _HALF) / 2 + 0.02, (_MIDDLE + _HALF + _RIGHT) / 2 - 0.02

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from dtk.language import N_, _, rounded, three
 from dtk.proof.evidence import CANCELLING, RTOL, allowed
-from dtk.proof.proof import Proof
+from dtk.proof.proof import Proof, kept
 from dtk.records.tables import Recorded
 from dtk.scaling.shares import whole_steps
 from dtk.view import canvas
@@ -26,19 +26,21 @@ _LEAST = 1e-9  # where a difference of 0 of two updates is drawn
 
 def difference(
     run: Recorded,
-    baseline: Recorded,
+    baseline: Recorded | None = None,
     *more: Recorded,
     labels: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the distance of the cluster's loss from the baseline's at each step, and a bound for it, as a line.
 
+    Without a baseline, draw what `dtk.verify` found of the run, as `dtk.plot.proof` does.
+
     In correct runs rounding may grow beyond the bound, so that `dtk.verify` proves each step instead. The axis is
     logarithmic, and linear from the smallest distance down to 0. A step whose loss is not finite has no point.
 
     Args:
         run: from `dtk.run`, or the error of a run that failed.
-        baseline: from `dtk.baseline`.
+        baseline: from `dtk.baseline`; None: the run has been verified.
         more: further runs, each followed by its own baseline: `difference(tanh, tanh_alone, relu, relu_alone)`.
         labels: one for each run; None: numbers.
         ax: axes to draw on; None: a new figure.
@@ -46,7 +48,12 @@ def difference(
     Raises:
         ValueError: a run without its baseline, or as many labels as runs are needed.
     """
-    runs, alone = (run, *more[::2]), (baseline, *more[1::2])
+    if baseline is None and not more:
+        found = None if run.folder is None else kept(run.folder.path)
+        if found is None:
+            raise ValueError(_("a run that has not been verified needs its baseline: difference(run, baseline)"))
+        return proof(found, ax)
+    runs, alone = (run, *more[::2]), (*filter(None, [baseline]), *more[1::2])
     if len(runs) != len(alone):
         words = _(
             "{runs} runs and {baselines} baselines; give each run, then its baseline",

@@ -62,6 +62,7 @@ def test_a_cable_that_is_cut_is_named(network, place):
     finally:
         doing.join()
         network.join(2)
+    assert dtk.plot.wait_for(caught.value).patches
     assert "can't reach worker" in str(caught.value)
     assert network.address(2) in str(caught.value)
     assert "the network between them is cut" in str(caught.value)
