@@ -265,8 +265,7 @@ def _own_numbers(case: Case) -> Diagnosis | None:
         return _of_program(case, "whole batch", _(why), [_(seen, n=int(outside.sum()), steps=len(steps))])
     if telling.sum() >= ENOUGH:
         seen = N_("at all of {n} steps the losses differ in the same direction, in no constant ratio")
-        evidence = [_(seen, n=int(telling.sum()))]
-        return _of_program(case, "whole batch", _(why), evidence, ("own mean",))  # which lies between them, too
+        return _of_program(case, "whole batch", _(why), [_(seen, n=int(telling.sum()))], ("own mean",))  # it may be
     return None
 
 
@@ -395,9 +394,12 @@ def unknown(case: Case) -> Diagnosis:
     if case.one is not None and case.one.several(case.steps):
         decide = N_("what would decide: the same with one step in each call, as by steps_per_execution=1")
     elif case.one is not None and case.failed.reason in ("loss", "update"):
-        decide = N_("what would decide: each replica's loss and gradients at {step}, before and after the sum")
+        decide = N_(
+            "what would decide: each replica's loss and gradients at {step}, before and after the sum; or, where fewer "
+            "than {n} steps were followed, a longer run"
+        )
     clips = _clips(case) if case.many is None or case.shared_by_replicas else []
-    evidence = [*case.facts(), *clips, *([_(decide, step=case.ours.at(_step(case)))] if decide else [])]
+    evidence = [*case.facts(), *clips, *([_(decide, step=case.ours.at(_step(case)), n=2 * ENOUGH)] if decide else [])]
     failed = case.failed if case.many is None else in_words(case.failed.what, case.side)
     record = N_("record the steps (dtk.Recorder() in fit, dtk.record_step in a loop): losses and examples tell more")
     remedy = "" if case.ours.steps and not case.ours.of_calls else _(record)

@@ -69,8 +69,7 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
     count, full = int(case.examples[step - 1]), case.ours.global_batch
     if count != full and abs(case.ratio[step - 1] * full / count - 1) <= EXACT:
         what = N_("step {step} has {count} examples, and its loss is {count}/{full} of that of {whom}")
-        said = _(what, step=step, count=count, full=full, whom=case.followed[1].whom)
-        return case.found("short batch", said)
+        return case.found("short batch", _(what, step=step, count=count, full=full, whom=case.followed[1].whom))
     if abs(float(case.other[step - 1])) < 10 * TOO_SMALL:
         return None  # of what is all but rounded away a ratio says nothing
     hits = [(key, what) for key, value, what in _known(case, step) if _is(case, step, value)]
@@ -85,8 +84,7 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
 
 def _beside_a_penalty(case: Case, step: int) -> Diagnosis | None:
     """A loss that is some times one device's, but for a penalty, or whose penalty is too large: the gradients tell."""
-    steps = case.one
-    if steps is None or steps.coarse or steps.step != step:
+    if (steps := case.one) is None or steps.coarse or steps.step != step:
         return None
     parts = of_gradients(steps)
     if case.excess[step - 1] > 0 and beside_a_penalty(parts, 1.0):
