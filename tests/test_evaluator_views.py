@@ -16,6 +16,7 @@ from dtk.records import RunFolder
 from dtk.records.events import Evaluating, Evaluation, Finished, Running, Starting
 from dtk.view.palette import EVALUATOR_COLOR
 from dtk.watch.reader import Reader
+from dtk.watch.waiting import Line
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def dashboard(folder, monkeypatch):
 
 def shown(dashboard, *states):
     """The evaluator's words in the table."""
-    dashboard.update(list(states))
+    dashboard.update([*map(Line.of, states)])
     *_, last = ET.fromstring(f"<div>{dashboard.page.value}</div>").iter("tr")
     _, name, state = ("".join(cell.itertext()) for cell in last.iter("td"))
     assert name == "evaluator"
@@ -75,7 +76,7 @@ def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folde
     tell(folder.evaluator, evaluation(1.0, 20, accuracy=0.5), Evaluating(1.1, step=None))
     for seconds in (2.1, 4.3):  # the second brings nothing new
         now[0] = seconds
-        view.update(["training", "training", "running"])
+        view.update([*map(Line.of, ("training", "training", "running"))])
     tell(folder.evaluator, evaluation(5.0, None, accuracy=0.75))
     view.close("finished in 5.0 s", finished=True)
     said = capsys.readouterr().out.splitlines()

@@ -18,7 +18,7 @@ from dtk.live.dashboard import Layer, curve
 from dtk.view.palette import worker_color
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
-from dtk.watch.waiting import State
+from dtk.watch.waiting import Line, State
 
 # ---- the plain-text twin
 
@@ -27,7 +27,7 @@ def test_text_labels_lines_and_leaves_out_chatter(folder, capsys):
     view = text.TextView(Reader(folder), 1, "cluster of 2 workers")
     write(folder, 0, f"hello\nI0000 00:00:1794212.5 41 cpu.cc:227] note\n{BAR}half")
     write(folder, 1, "hello\nE0000 00:00:1794212.5 41 server.cc:1] an error stays\n")
-    view.update(["training", "training"])
+    view.update([Line.of("training")] * 2)
     assert capsys.readouterr().out.splitlines() == ["dtk: cluster of 2 workers", "[worker 0-1] hello"]
     view.close("finished in 1.0 s", finished=True)
     first, *more, last = capsys.readouterr().out.splitlines()
@@ -43,7 +43,7 @@ def test_text_caps_a_worker_and_names_its_log(folder, capsys):
     view = text.TextView(Reader(folder), 1, "run")
     write(folder, 0, "".join(f"line {i}\n" for i in range(5000)))
     write(folder, 1, "y" * 30_000 + "\n")
-    view.update(["running", "running"])
+    view.update([Line.of("running")] * 2)
     view.close("finished", finished=True)
     lines = capsys.readouterr().out.splitlines()
     first = [line for line in lines if line.startswith("[worker 0]")]
@@ -67,7 +67,7 @@ def test_text_tells_the_progress_every_few_seconds(folder, capsys, monkeypatch):
     step(folder, 1)
     for seconds in (0.5, 1.0, 2.1, 4.3):  # the last brings no new step, so no new line
         now[0] = seconds
-        view.update(["training", "training"])
+        view.update([Line.of("training")] * 2)
     view.close("finished in 5.0 s", finished=True)
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["dtk: run", "dtk: step 1/4, loss 1", "dtk: run: step 1/4, loss 1; finished in 5.0 s"]
@@ -120,7 +120,7 @@ def test_dashboard_shows_states_progress_curves_and_logs(folder, dashboard):
     for number in range(1, 6):
         step(folder, number)
     write(folder, 1, f"<b>bold?</b>\n{BAR}")
-    dashboard.update(["finished", "training"])
+    dashboard.update([Line.of("finished"), Line.of("training")])
     rows = dashboard.page.value
     assert "worker 0 (chief)" in rows
     assert "finished, waits for the others" in rows
@@ -138,7 +138,7 @@ def test_dashboard_ends_with_the_outcome(folder, dashboard):
     announce(folder, 2, 1)
     step(folder, 1)
     step(folder, 2)
-    dashboard.update(["training", "training"])
+    dashboard.update([Line.of("training")] * 2)
     dashboard.close("finished in 3.2 s", finished=True)
     assert "cluster of 2 workers: finished in 3.2 s" in dashboard.page.value
     assert "finished after step 2" in dashboard.page.value
@@ -150,7 +150,7 @@ def test_dashboard_ends_with_the_outcome(folder, dashboard):
 def test_dashboard_tells_who_failed_from_who_failed_in_consequence(folder, dashboard):
     states = [State(0, "worker 0", "consequence", step=9), State(1, "worker 1", "failed", step=10)]
     waiting.save(folder, waiting.Waiting(states, reason="failed"))
-    dashboard.update(["failed", "training"])
+    dashboard.update([Line.of("failed"), Line.of("training")])
     dashboard.close("worker 1 was killed by SIGKILL")
     assert ">failed in consequence after step 9<" in dashboard.page.value
     assert ">failed after step 10<" in dashboard.page.value
@@ -158,7 +158,7 @@ def test_dashboard_tells_who_failed_from_who_failed_in_consequence(folder, dashb
 
 def test_dashboard_keeps_the_end_of_a_flood(folder, dashboard):
     write(folder, 0, "".join(f"line {i}\n" for i in range(100_000)))
-    dashboard.update(["running", "running"])
+    dashboard.update([Line.of("running")] * 2)
     pane = dashboard.panes[0].value
     assert "line 99999" in pane
     assert "not all is shown here; all of it is in" in pane

@@ -10,7 +10,7 @@ from dtk.live.text import TextView
 from dtk.records import RunFolder
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
-from dtk.watch.waiting import State
+from dtk.watch.waiting import Line, State
 
 
 def waits(worker, at=12, line="line 17 in train", quiet=10.0):
@@ -108,6 +108,6 @@ def test_the_text_says_once_that_a_silence_lasts(tmp_path, monkeypatch, capsys):
     view = TextView(Reader(empty(tmp_path)), 1, "cluster of 2 workers")
     for seconds in (3.0, 4.0, 5.0, 6.0, 12.0):
         view.update(waiting.board([waits(0, quiet=seconds), State(1, "worker 1", "training", 12)]))
-    view.update(["training", "training"])
+    view.update([Line.of("training")] * 2)
     said = [line for line in capsys.readouterr().out.splitlines() if "waits" in line]
     assert said == ["dtk: worker 0 step 13, waits inside TensorFlow for 5 s, waits for worker 1, worker 1 training"]

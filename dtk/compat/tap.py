@@ -168,9 +168,7 @@ def _building(tap: Tap) -> Callable[[Any], Any]:
             _build(tap.model, iterator.element_spec)
         except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             # Some models can be built by data alone. Training goes on without what only a proof needs.
-            print(
-                f"dtk.Recorder: no weights before the first step ({type(error).__name__}); build the model before fit"
-            )
+            print(f"dtk.Recorder: no weights before step 1 ({type(error).__name__}); build the model before fit")
         return tap.tapped(iterator)
 
     return first

@@ -40,7 +40,7 @@ THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"
 OPEN = N_("TensorFlow's servers listen on every address of this machine while a run lasts; see {page}")
 _said_here: set[str] = set()
 
-Tick = Callable[[Sequence[Line | str]], None]
+Tick = Callable[[Sequence[Line]], None]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def launch(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str,
 
 def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str, Any]]:
     folder = reader.folder
-    starting = ["starting"] * len(folder.members)
+    starting = [Line.of("starting")] * len(folder.members)
     source = job.place.open(job, folder, lambda: tick(starting))
     configs, found = specs(job, folder, source, clock)
     with Members(source, reader, found, clock) as members:

@@ -21,8 +21,8 @@ from dtk.watch.waiting import Line
 class Live:
     """What `dtk.run` calls while it waits, from the thread that it was called in. This one shows nothing."""
 
-    def update(self, states: Sequence[Line | str]) -> None:
-        """Take each member's state ("starting", "running", "training", "finished", "failed", or a Line)."""
+    def update(self, states: Sequence[Line]) -> None:
+        """Take each member's state."""
 
     def close(self, outcome: str, finished: bool = False) -> None:
         """Draw for the last time, with how the run ended ("finished in 3.2 s", "worker 1 raised ...").
@@ -48,7 +48,7 @@ class Counting(Live):
         self._next, self._shown = time.monotonic() + self.SOONEST, ""
         self._handle: Any = None  # of the line in a notebook, whose stderr keeps all
 
-    def update(self, states: Sequence[Line | str]) -> None:
+    def update(self, states: Sequence[Line]) -> None:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self.EVERY

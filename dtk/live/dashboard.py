@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import itertools
+import os
+import signal
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ from typing import Any, NamedTuple
 
 import ipywidgets
 import numpy as np
+from IPython import get_ipython
 from IPython.display import display
 
 from dtk.environment import on_colab
@@ -65,9 +68,19 @@ def _one_of(panes: list[Any], names: list[str]) -> Any:
     return styled(ipywidgets.VBox([chosen, stack]))
 
 
-def _line(state: Line | str) -> Line:
-    """A state, where it is a word, as a Line."""
-    return Line(_(state), what=state) if isinstance(state, str) else state
+def _cancel() -> list[Any]:
+    """A button that interrupts the kernel; none where the kernel would hear of a click only when the cell has ended.
+
+    JupyterLab 4.4 and Notebook 7.4 send clicks to a subshell, which ipykernel 7 has. A page of VS Code's does not.
+    """
+    features = getattr(getattr(get_ipython(), "kernel", None), "kernel_info", {}).get("supported_features", ())
+    if "kernel subshells" not in features or "JPY_SESSION_NAME" not in os.environ:
+        return []
+    button = ipywidgets.Button(description=_("cancel"))
+    # ipykernel 7.4 takes a click to where the button was made: to the cell that is to be cancelled.
+    button.comm._reply_subshell_for = lambda _data, subshell: subshell
+    button.on_click(lambda _button: os.kill(os.getpid(), signal.SIGINT))
+    return [button]
 
 
 def _what(line: Line) -> str:
@@ -83,20 +96,21 @@ class Dashboard(Live):
         self.title, self.mode, self.workers = title, mode, reader.folder.workers
         self.follower = Follower(reader, replicas)
         self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in self.folder.members]
-        self.states = [_line("starting")] * len(self.tails)
+        self.states = [Line.of("starting")] * len(self.tails)
         self.ends: dict[int, str] = {}  # of a run that failed: who failed, who only in consequence
         self._drawn = float("-inf")
         self.page, self.panes = ipywidgets.HTML(), [ipywidgets.HTML() for __ in self.tails]
         self.logs = _one_of(self.panes, [self._name(member) for member in range(len(self.tails))])
-        self.box = ipywidgets.VBox([self.page, self.logs])
+        self.cancel = _cancel()
+        self.box = ipywidgets.VBox([self.page, *self.cancel, self.logs])
         self._draw()
         first = beside(self.box, f"<live view of dtk: {title}>")
         self._shown = display(first, raw=True, display_id=True)
 
-    def update(self, states: Sequence[Line | str]) -> None:
+    def update(self, states: Sequence[Line]) -> None:
         now = time.monotonic()
         if now - self._drawn >= _EVERY:
-            self.states = [_line(state) for state in states]
+            self.states = list(states)
             self._draw()
             self._drawn = now
 
@@ -104,13 +118,15 @@ class Dashboard(Live):
         # What Watch last reported may be older than the end: a run that finished has finished everywhere.
         how = [_what(state) for state in self.states]
         how = ["finished" if finished else state if state in ("finished", "failed") else "stopped" for state in how]
-        self.states = [_line(state) for state in how]
+        self.states = list(map(Line.of, how))
         graph = None if finished else waiting.load(self.folder)
         ends = [state for state in graph.states if state.what in ("failed", "consequence", "stopped")] if graph else []
         self.ends = {state.member: str(state.said()) for state in ends}
         self._draw(outcome, finished)
+        self.box.children = [self.page] if finished else [self.page, self.logs]
+        for button in self.cancel:
+            button.close()  # a click that comes too late is for nobody
         if finished:
-            self.box.children = [self.page]
             self.page.value = self._last_page(outcome, finished)
         if self._shown:
             # Colab's widgets end with their cell: what stays there is the page alone.

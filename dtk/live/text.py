@@ -252,7 +252,7 @@ class TextView(Live):
         self._waited: list[tuple[str, str]] = []
         self._say(title)
 
-    def update(self, states: Sequence[Line | str]) -> None:
+    def update(self, states: Sequence[Line]) -> None:
         self.output.show()
         now = time.monotonic()
         if now - self._at >= _EVERY:
@@ -272,9 +272,8 @@ class TextView(Live):
             outcome = _("; ").join([self.follower.words(ended=True), outcome])
         self._say(_("{name}: {words}", name=self.title, words=outcome))
 
-    def _tell_waits(self, states: Sequence[Line | str]) -> None:
+    def _tell_waits(self, lines: Sequence[Line]) -> None:
         """Print who is where, once for each silence that lasts; that it goes on is no news."""
-        lines = [state if isinstance(state, Line) else Line(_(state)) for state in states]
         lasting = any(line.seconds is not None and line.seconds >= _LASTING for line in lines)
         silence = [(line.words, line.waits) for line in lines] if lasting else []
         if silence and silence != self._waited:

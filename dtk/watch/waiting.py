@@ -49,6 +49,10 @@ class Line:
     waits: str = ""
     what: str = ""
 
+    @classmethod
+    def of(cls, what: str) -> Line:
+        return cls(_(what), what=what)
+
     def __str__(self) -> str:
         said = self.words
         if self.seconds is not None:
@@ -113,7 +117,7 @@ class State:
     def board(self) -> Line:
         """The state for the live view, which knows the steps itself: one word as long as all goes well."""
         plain = self.ended or (self.what == "training" and not self.silent)
-        return Line(_(self.what), what=self.what) if plain else self.said()
+        return Line.of(self.what) if plain else self.said()
 
     def said(self) -> Line:
         """The state in a few words, with the seconds of a silence: "step 13, in a collective for 5 s"."""

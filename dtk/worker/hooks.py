@@ -233,9 +233,7 @@ class EstimatorRecorder(_Hook):
         self._rows, self._variables = estimators.replica_rows(), states.of_graph()
         self._global_step = tf.compat.v1.train.get_global_step()
         if not self._rows:
-            raise ClusterConfigError(
-                _("dtk.EstimatorRecorder is a hook for training; leave it out of EvalSpec's hooks")
-            )
+            raise ClusterConfigError(_("dtk.EstimatorRecorder is a training hook; leave it out of EvalSpec's hooks"))
         if EstimatorRecorder.recording is not self:
             self._place = None  # one of a model_fn's training_hooks, beside the one that this training has already
             return

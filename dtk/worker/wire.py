@@ -6,12 +6,14 @@ a kernel that does not listen stops no worker.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +77,8 @@ class Wire:
 
 def listen(path: Path) -> socket.socket:
     """A socket that waits there for calls."""
-    door = socket.socket(socket.AF_UNIX)
-    try:
-        _at(path, door.bind)
-        door.listen(64)
-    except BaseException:
-        door.close()
-        raise
+    door = _at(path, socket.socket.bind)
+    door.listen(64)
     return door
 
 
@@ -92,21 +89,21 @@ def call(path: Path) -> Wire:
 
 def connect(path: Path) -> socket.socket:
     """A connection with the one who listens there."""
-    link = socket.socket(socket.AF_UNIX)
-    try:
-        _at(path, link.connect)
-    except BaseException:
-        link.close()
-        raise
-    return link
+    return _at(path, socket.socket.connect)
 
 
-def _at(path: Path, do: Any) -> None:
-    if len(os.fsencode(path)) <= _PATH_BYTES or sys.platform != "linux":
-        do(str(path))
-        return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        do(f"/proc/self/fd/{folder}/{path.name}")
-    finally:
-        os.close(folder)
+def _at(path: Path, do: Callable[[socket.socket, str], None]) -> socket.socket:
+    """A new socket that is bound, or connected, to an address of any length."""
+    with contextlib.ExitStack() as after:
+        name = str(path)
+        if len(os.fsencode(path)) > _PATH_BYTES and sys.platform == "linux":
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            after.callback(os.close, folder)
+            name = f"/proc/self/fd/{folder}/{path.name}"
+        made = socket.socket(socket.AF_UNIX)
+        try:
+            do(made, name)
+        except BaseException:
+            made.close()
+            raise
+        return made

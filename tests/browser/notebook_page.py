@@ -98,7 +98,7 @@ class NotebookPage:
         """In lesson 00, runs its function with so many seconds a step more, and watches; returns the run's cell."""
         self.menu("Edit", "Clear Outputs of All Cells")
         self.watch()
-        for source in ("import dtk", "def train(strategy, global_batch=128):"):
+        for source in ("import dtk", "def train(strategy, global_batch=128"):
             self.run(source)
         self.type(SLOW.format(seconds))
         return self.run("slow = dtk.run")

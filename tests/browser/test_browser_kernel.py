@@ -24,16 +24,23 @@ def running(server, visit):
     return start
 
 
-def test_interrupt_ends_the_run_and_the_next_one_works(server, running):
+@pytest.mark.parametrize("by", ["toolbar", "button"])
+def test_interrupt_ends_the_run_and_the_next_one_works(server, running, by):
     page, cell, workers = running()
-    page.toolbar("interrupt-kernel")
+    button = page.dashboards.first.get_by_role("button", name="cancel")
+    if by == "button":
+        page.shot("cancel", cell)
+        button.click()
+    else:
+        page.toolbar("interrupt-kernel")
     page.wait_idle(10)
     assert wait_gone(workers) == []
     said = cell.locator(".jp-OutputArea-output").last.inner_text()
-    assert re.fullmatch(r"RunInterrupted: after [\d.]+ s; the workers are stopped, .*", said.strip()), said
+    assert re.match(r"RunInterrupted: after [\d.]+ s; the workers are stopped,", said.strip()), said
     view = page.dashboards.first.text_content()
     assert "cluster of 2 workers: interrupted" in view
     assert "ETA" not in view
+    assert button.count() == 0
     page.shot("interrupted", cell)
     assert_runs(page)
 
@@ -46,7 +53,7 @@ def test_restart_ends_the_run_and_its_workers(server, running):
     assert wait_gone([kernel, *workers], seconds=10) == []
     page.wait_idle(60)
     page.run("import dtk")
-    page.run("def train(strategy, global_batch=128):")
+    page.run("def train(strategy, global_batch=128")
     assert_runs(page)
 
 
@@ -64,12 +71,11 @@ def test_a_page_closed_during_a_run_loses_nothing(server, visit, running):
     again.type("slow, slow.results")
     shown = again.run("slow, slow.results")
     again.wait_idle(30)
-    assert "<Run mode=cluster workers=2 replicas=2 steps=40>" in shown.locator(".jp-OutputArea-output").inner_text()
+    assert "cluster workers=2 replicas=2 steps=40" in shown.locator(".jp-OutputArea-output").inner_text()
 
 
 def assert_runs(page) -> None:
     """The lesson's own run works."""
     cell = page.run("run = dtk.run(train, workers=2)")
     page.wait_idle(120)
-    assert "<Run mode=cluster workers=2 replicas=2 steps=40>" in cell.inner_text()
-    assert "finished in" in cell.inner_text()
+    assert re.search(r"cluster of 2 workers: finished in [\d.]+ s, step 40\b", cell.inner_text())

@@ -13,12 +13,11 @@ LESSON = "00_start_here"
 def train_two_workers(page):
     """Runs the cells up to the first cluster, from an empty notebook; returns the cell that ran it."""
     page.menu("Edit", "Clear Outputs of All Cells")
-    for source in ("import dtk", "def train(strategy, global_batch=128):"):
+    for source in ("import dtk", "def train(strategy, global_batch=128"):
         page.run(source)
     cell = page.run("run = dtk.run(train, workers=2)")
     page.wait_idle(120)
     shown = cell.locator(".jp-OutputArea").text_content()
-    assert "<Run mode=cluster workers=2 replicas=2 steps=40>" in shown
     assert "cluster of 2 workers: finished in" in shown
     assert "step 40/40" in shown
     return cell

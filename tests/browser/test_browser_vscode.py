@@ -64,7 +64,7 @@ def test_the_live_view_moves_and_ends(vscode, dark):
 
     page, name = vscode(dark), "dark" if dark else "light"
     page.watch()
-    code = cells("00_start_here", "import dtk", "def train(strategy, global_batch=128):")
+    code = cells("00_start_here", "import dtk", "def train(strategy, global_batch=128")
     page.page.evaluate("code => { window.ran = window.vscode.run(code) }", f"{code}\n{SLOW.format(0.2)}")
     view = page.page.locator(".output")
     page.open_log_at_work(view)

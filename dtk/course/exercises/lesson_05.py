@@ -46,9 +46,7 @@ EXERCISES = [
         wrong={
             "sum(shares)": _DIVIDED_BY,
             "shares[0] * full / examples": "this is one replica's part; the loss of the step is the sum of all shares",
-            "sum(shares) / examples": (
-                "this divides by the full batch and by the step's images; undo the first division"
-            ),
+            "sum(shares) / examples": "it divides by the full batch and by the step's images; undo the first division",
         },
         hint=_DIVIDED_BY,
         close=1e-3,

@@ -128,9 +128,7 @@ def _said_of(batches: list[list[Any]], decoded: int, many: int) -> str:
     if len(batches) < _BATCHES:
         return _("the data ends after one epoch; training goes on for several")
     if any(len(batch[1]) != _BATCH for batch in batches):
-        return _(
-            "some batches are too small: the order of batch and repeat decides what happens at the end of an epoch"
-        )
+        return _("some batches are too small: the order of batch and repeat decides what happens at an epoch's end")
     if labels != [number % many for number in range(_BATCH * _BATCHES)]:
         return _("these are other batches than before, or in another order; only the decoding is to change")
     if decoded > many:

@@ -87,13 +87,10 @@ EXERCISES = [
         # (ms that are not divided, ms that workers divide, how many times as fast it is to be)
         plain=[(20, 80, 2.3), (20, 80, 4.7), (20, 80, 5.5)],
         drawn=lambda draw: [
-            (serial, divided, times)
-            for serial, divided, times in (
-                (draw.randint(2, 9), 101, 3.3),
-                (draw.randint(2, 9), 211, 7.7),
-                (draw.randint(60, 90), 101, 2.9),
-                (draw.randint(1, 3), 307, 20.5),
-            )
+            (draw.randint(2, 9), 101, 3.3),
+            (draw.randint(2, 9), 211, 7.7),
+            (draw.randint(60, 90), 101, 2.9),
+            (draw.randint(1, 3), 307, 20.5),
         ],
         hint="how long may a step take, and how much of that is left for what the workers divide?",
     ),

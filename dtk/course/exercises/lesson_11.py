@@ -30,9 +30,7 @@ EXERCISES = [
         wrong={
             "16 * weights / workers": Hints.STATE_ALONE,
             "16 * weights": "this is plain data parallelism: nothing is divided",
-            "4 * weights + 8 * weights / workers": (
-                "the float32 copy of the weights belongs to the optimizer's state too"
-            ),
+            "4 * weights + 8 * weights / workers": "the float32 copy of the weights is optimizer state, too",
         },
         plain=[(1_000, 4), (1_000, 1)],
         drawn=lambda draw: [(draw.randint(1_000, 10**9), workers) for workers in (2, 8, 64)],

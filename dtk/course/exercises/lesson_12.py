@@ -103,9 +103,7 @@ _ALL_REDUCE = Exercise(
     given="workers, size, latency, gigabits",
     right=_seconds,
     wrong={
-        "_seconds(workers, size / 8, latency, gigabits)": (
-            "networks are sold in bits a second, and a byte has 8 of them"
-        ),
+        "_seconds(workers, size / 8, latency, gigabits)": "networks are sold in bits a second, and a byte has 8",
         "2 * (workers - 1) * latency + size * 8 / (gigabits * 1e9)": Hints.RING_BYTES,
         "_seconds(workers, size, latency, gigabits) / 2": Hints.HALF_RING,
     },
@@ -153,9 +151,7 @@ _COST = Exercise(
     right="_cost(nodes, price, seconds, _computed(steps, every, dies))",
     wrong={
         "_cost(nodes, price, seconds, steps)": Hints.LOST_STEPS,
-        "_cost(1, price, seconds, _computed(steps, every, dies))": (
-            "each node has its price, also those that did not die"
-        ),
+        "_cost(1, price, seconds, _computed(steps, every, dies))": "each node costs money, also those that did not die",
         "_cost(nodes, price, seconds, dies - 1 + steps)": Hints.FROM_STEP_1,
     },
     # (nodes, price of one for an hour, s a step, steps, a save every so many, the step before which one dies)
