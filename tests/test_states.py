@@ -15,9 +15,9 @@ from training import batches
 
 import dtk
 from dtk.proof.evidence import aside, parted
-from dtk.proof.proof import judged
+from dtk.proof.proof import Part, judged
 from dtk.records import RunFolder
-from dtk.worker.recorded import Damaged, RecordedStates
+from dtk.worker.recorded import Change, Damaged, RecordedStates, compared, differs, rounding_dominates
 from dtk.worker.rounding import Levels
 
 RIGHT, WRONG = proof_programs.right(), proof_programs.wrong()
@@ -33,6 +33,7 @@ TOLD = {
 }
 FIRST = {"variables": [["dense/kernel", 90], ["key/bias", 3]]}
 END = {"end": "done", "recorded": 2, "whole": True, "coarse": 0.0}
+VARIABLE = {"number": 0, "name": "w", "identity": ["w", "float32", [2], 0], "dtype": "float32", "shape": [2]}
 EACH = {"apart": [1e-6, 1e-6], "size": [1.0, 1.0], "own": [1.0, 1.0], "along": [1.0, 1.0], "level": [1e-5, 1e-5]}
 
 
@@ -87,7 +88,6 @@ def recorded(folder, worker=0, values=(1.0, 2.0, 3.0), step=1, end=True):
     """A worker that recorded units that each put the next of `values` into its only variable."""
     corner = folder / f"worker-{worker}"
     corner.mkdir(parents=True)
-    variable = {"number": 0, "name": "w", "identity": ["w", "float32", [2], 0], "dtype": "float32", "shape": [2]}
     rows, written = [], b""
     for k, value in enumerate(values, start=1):
         held = {"before": np.full(2, values[0] - 1, np.float32)} if k == 1 else {}
@@ -105,7 +105,7 @@ def recorded(folder, worker=0, values=(1.0, 2.0, 3.0), step=1, end=True):
         rows.append({"last": {"position": place}})
     (corner / "states.bin").write_bytes(written)
     write(corner / "units.jsonl", rows)
-    write(corner / "variables.jsonl", [{**variable, "kept": "mirrored"}])
+    write(corner / "variables.jsonl", [{**VARIABLE, "kept": "mirrored"}])
     write(corner / "records.jsonl", [[]])
     return RunFolder(folder, worker + 1)
 
@@ -126,6 +126,22 @@ def test_several_units_are_one_where_a_call_makes_their_updates(tmp_path):
     first = found.beginning((0, 0))
     assert found.ending(first, (2, 0)) == 1
     assert found.ending(first, (9, 0)) is None
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_a_replica_whose_own_value_stays_keeps_it(tmp_path, writes):
+    for worker in (0, 1):
+        recorded(tmp_path, worker)
+        file = tmp_path / f"worker-{worker}" / "units.jsonl"
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for number, line in enumerate(lines[:3]):
+            line["digests"] = {"before": {}, "after": {}}
+            line["values"] = [] if number == 1 and worker != writes else line["values"]
+        write(file, lines)
+        write(file.with_name("variables.jsonl"), [{**VARIABLE, "kept": "by replica"}])
+    found = RecordedStates(RunFolder(tmp_path, 2))
+    states = [[float(value[0]) for value in found.after(unit)[0]] for unit in range(3)]
+    assert states == [[1.0, 1.0], [1.0 + (writes == 0), 1.0 + (writes == 1)], [3.0, 3.0]]
 
 
 def test_states_that_are_not_all_there(tmp_path):
@@ -441,6 +457,18 @@ def test_a_follower_with_another_tensorflow_refutes_nothing(right):
     with pytest.raises(dtk.VerificationError, match=r"other versions \(tensorflow 2\.20\.0 and ") as error:
         dtk.verify(run)
     assert error.value.reason == "not followed"
+
+
+def test_a_change_too_small_to_be_stored_says_nothing_of_the_step():
+    held = np.full(10, 5.0, np.float32)
+    mine, its = np.nextafter(held, np.float32(9)), np.nextafter(np.nextafter(held, np.float32(9)), np.float32(9))
+    found = compared([Change(0, "float32", held, mine, held, its)])
+    assert (found["ratio"][0], differs(found["ratio"][0], found["floor"][0])) == (pytest.approx(0.5), False)
+    assert rounding_dominates(found["ratio"], {0: 10}, 0.0)
+
+
+def test_nothing_is_told_by_a_multiple_of_what_stands_still():
+    assert {Part("w", 9, 1.0, 2e-5, longer, 0.0).left(1.0) for longer in (0.0, np.inf)} == {(np.inf, 0.0)}
 
 
 def test_noise_of_a_weight_is_noise_of_its_optimizers_variables():

@@ -121,7 +121,7 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     if value is None:
         return None
     times = {n: f"{n}", 1 / n: f"1/{n}", n * n: f"{n}²", 1 / n**2: f"1/{n}²"}[value]
-    what = N_("{where}: {times} times as long, {n} being the number of replicas")
+    what = N_("{where}; the gradients that differ are {times} times as long, {n} being the number of replicas")
     what = _(what, where=_where(case), times=times, n=n)
     suspects = [of_loss[value]]
     if case.failed.reason != "loss":
@@ -179,7 +179,7 @@ def _one_workers_loss(case: Case) -> Diagnosis | None:
     if not 0 < len(who) < ours.run.folder.workers:
         return None
     if case.ours.of_calls:  # nor is it known what they have read
-        words = N_("{where}; only {who} differs from what a replica in one process computes")
+        words = N_("{where}; on {who} alone it is not what a replica in one process computes")
         lead = _(words, where=_where(case), who=_(" and ").join(who))
         return either(lead, ["one worker's loss", "other data"], [*case.facts()])
     what = N_(
@@ -230,6 +230,8 @@ def _penalty(case: Case) -> Diagnosis | None:
 def whole_penalty(case: Case) -> Diagnosis:
     """Gradients that are one device's but for multiples of the weights."""
     why = N_("the gradients differ by multiples of the weights alone: each replica adds the penalty, or decay, whole")
+    if case.failed.reason == "loss" and case.excess[_step(case) - 1] < 0:
+        why = N_("the gradients differ by multiples of the weights alone: the penalty is divided once too often")
     return _of_program(case, "regularisation", _(why))
 
 
@@ -295,7 +297,7 @@ def _where(case: Case) -> str:
     names = first_three([part.name for part in case.one.parts]) if case.one is not None else ""
     if case.failed.reason == "loss" and case.failed.step is not None and case.failed.step <= case.steps:
         return case.losses(case.failed.step)
-    if not names or not case.steps:
+    if not names or not case.ours.shares[_step(case) - 1 : _step(case)].any():
         return case.failed.what
     what = N_("at {step} the loss is that of {whom}, and the update is not: {names}")
     return _(what, step=case.ours.at(_step(case)), names=names, whom=case.followed[1].whom)

@@ -189,7 +189,8 @@ class Case:
             return
         if self.many is not None:
             yield self.side
-        yield from map(part_in_words, sorted(self.one.parts, key=lambda each: -each.values)[:3])
+        parts = sorted(self.one.parts, key=lambda each: -each.values)
+        yield from map(part_in_words, [*parts[:3], *(each for each in parts[3:] if each.single)][:5])
 
 
 def by_targets(case: Case) -> Case | None:

@@ -84,7 +84,9 @@ def _explain(
     if failed.reason in ("not decidable", "not followed", "states"):
         return Diagnosis("unknown", str(failed))
     if failed.reason == "not reproducible":
-        return _not_reproducible(failed, facts.operations(run))
+        data = facts.operations(run)
+        drawn = [*data.python, *data.augments][:3]
+        return found("not reproducible", failed.what, drawn, ("python data",) if data.python else ())
     if failed.reason == "updates":
         key = "unrecorded" if "made" in failed.numbers else "steps" if failed.numbers else "records"
         if failed.numbers.get("recorded") == 0 and _stood_still(run):
@@ -137,11 +139,6 @@ def _first_answer(case: Case, stepwise: Case) -> Diagnosis:
     return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
 
 
-def _not_reproducible(failed: VerificationError, data: facts.Operations) -> Diagnosis:
-    drawn = [*data.python, *data.augments][:3]
-    return found("not reproducible", failed.what, drawn, ("python data",) if data.python else ())
-
-
 def _stood_still(run: RunLike) -> bool:
     """Whether each weight of the recorded models is, at the end, what a variable held before the first step."""
     last, states = run.folder.worker(0).weights, RecordedStates(run.folder)
@@ -162,10 +159,6 @@ def _on_one_device(run: Any) -> Evidence | None:
     return found if found.steps else None
 
 
-def _look_at_start(case: Case) -> Diagnosis | None:
-    return found("start", case.failed.what) if case.failed.reason == "variables" else None
-
-
 # In this order: workers that don't work together, the data, the start, and only then losses and updates.
 _DATA: tuple[Callable[[Case], Diagnosis | None], ...] = (
     look_at_scope,
@@ -173,7 +166,7 @@ _DATA: tuple[Callable[[Case], Diagnosis | None], ...] = (
     look_at_parting,
     look_at_shards,
     look_at_counts,
-    _look_at_start,
+    lambda case: found("start", case.failed.what) if case.failed.reason == "variables" else None,
     look_at_examples,
 )
 _STEPS: tuple[Callable[[Case], Diagnosis | None], ...] = (

@@ -467,7 +467,7 @@ def part_in_words(part: Part) -> str:
         other, mine = (f"{value:.5g}" for value in part.single)
         if mine != other:
             return _("{name} is {mine} here and {other} there", name=part.name, mine=mine, other=other)
-    if not np.isfinite(part.apart):
+    if not np.isfinite([part.apart, part.longer]).all():
         return _("{name} has another value", name=part.name)
     return _(
         "{name} by {apart} of its change ({longer:.3g} times as long, cosine {along:.3f}; rounding: {level})",

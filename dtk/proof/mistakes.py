@@ -156,7 +156,7 @@ MISTAKES = {
         N_("use drop_remainder=True, or a custom loop that divides by the global batch"),
     ),
     "regularisation": Mistake(
-        N_("the global loss is too large by N-1 times the penalty, at every step, or the gradients by its gradient"),
+        N_("the global loss differs by a multiple of the penalty, at every step, or the gradients by its gradient"),
         N_("tf.nn.scale_regularization_loss(penalty) in each replica's share, or the optimizer's weight_decay"),
     ),
     "own mean": Mistake(

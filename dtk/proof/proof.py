@@ -48,9 +48,11 @@ class Part:
 
     def left(self, times: float) -> tuple[float, float]:
         """What is left of the run's change without `times` the follower's: how much, and its cosine with the weight."""
+        if not self.longer or not math.isfinite(self.longer):  # one of the two did not change it
+            return math.inf, 0.0
         size = math.sqrt(max(0.0, self.longer**2 - 2 * times * self.longer * self.along + times**2))
         along = self.toward[0] - times * self.toward[1]
-        return (size / self.longer, abs(along) / size) if size and math.isfinite(size) else (size, 0.0)
+        return (size / self.longer, abs(along) / size) if size else (0.0, 0.0)
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _beside_a_penalty(case: Case, step: int) -> Diagnosis | None:
     if (steps := case.one) is None or steps.coarse or steps.step != step:
         return None
     parts = of_gradients(steps)
-    if case.excess[step - 1] > 0 and beside_a_penalty(parts, 1.0):
+    if beside_a_penalty(parts, 1.0):
         return whole_penalty(case)
     for key, value, what in _known(case, step):
         # After its first step, what an optimizer keeps holds earlier gradients, too.

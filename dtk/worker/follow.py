@@ -284,7 +284,7 @@ class Follower:
             base = np.zeros_like(theirs) if start is None else one(variable, self._folds(variable, start))
             changes.append(Change(number, variable.dtype, base, ours, base, theirs))
         line = self._line(changes)
-        wrong = [n for n, ratio in line["ratio"].items() if ratio > UNMEASURED]
+        wrong = [n for n, ratio in line["ratio"].items() if ratio > max(UNMEASURED, line["floor"][n])]
         return {**line, "wrong": wrong, "step": step} if changes else None
 
     def _compare(
@@ -318,13 +318,13 @@ class Follower:
     def _line(self, changes: list[Change]) -> dict[str, Any]:
         """What changes are compared by, by the variable's number, and the changes."""
         line = {"changes": changes, **compared(changes)}
-        line["level"] = {number: self.levels.usual(number) for number in line["ratio"]}
+        line["level"] = {number: max(floor, self.levels.usual(number)) for number, floor in line["floor"].items()}
         line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
         return line
 
     def _write_line(self, line: dict[str, Any], weights: dict[int, Any], **facts: Any) -> None:
         """As lists, in the order of "numbers"; how the two changes lie only where one is wrong. weights: see there."""
-        changes = line.pop("changes")
+        changes, _floor = line.pop("changes"), line.pop("floor")
         facts["numbers"] = list(line["ratio"])
         if line["wrong"]:
             line |= described(changes, weights)

@@ -75,9 +75,7 @@ class Injector:
         elif fault.kind == "nan":
             held = weights() if weights is not None else []
             if not held:
-                remedy = N_(
-                    "a loop has to pass model=model to dtk.record_step; an Estimator's variables can't be reached"
-                )
+                remedy = N_("a loop has to pass model=model to dtk.record_step; an Estimator's can't be reached")
                 raise ClusterConfigError(_("dtk.faults.nan: no weights are known here"), remedy=_(remedy))
             make_nan(held)
         else:

@@ -156,11 +156,15 @@ class RecordedStates:
 
     def _all(self, unit: Unit) -> dict[str, State]:
         read = [self._values(unit, worker) for worker in range(unit.folder.workers)]
-        found = read[0]
+        found, held = read[0], dict(self._held)
         for when, state in found.items():
-            for number in state:
-                if self.variables[number]["kept"] == "by replica" and all(number in each[when] for each in read):
-                    state[number] = [value for each in read for value in each[when][number]]
+            for number in {number for each in read for number in each[when]}:
+                if self.variables[number]["kept"] == "by replica":  # a worker writes what it has changed
+                    old = held.get(number, [])
+                    size = -(-len(old) // len(read))
+                    parts = [each[when].get(number, old[k * size :][:size]) for k, each in enumerate(read)]
+                    state |= {number: [value for part in parts for value in part]} if all(parts) else {}
+            held |= state
             for number, digests in ((unit.numbers[0][int(n)], d) for n, d in unit.digests[when].items()):
                 if number not in state or zlib.crc32(state[number][0].reshape(-1).view(np.uint8)) != digests[0]:
                     raise Damaged(unit.step)
@@ -250,8 +254,11 @@ class Change(NamedTuple):
 
 
 def compared(changes: Sequence[Change]) -> dict[str, Any]:
-    """By the variable's number: norms of the two changes' difference and of the cluster's change, and their ratio."""
-    line: dict[str, Any] = {name: {} for name in ("apart", "size", "ratio")}
+    """By the variable's number: norms of the two changes' difference and of the cluster's change, and their ratio.
+
+    And the floor: how large a ratio storing the variable may make.
+    """
+    line: dict[str, Any] = {name: {} for name in ("apart", "size", "ratio", "floor")}
     with np.errstate(all="ignore"):  # NaN and infinite values, which `_judged` looks at
         filled = [change for change in changes if np.size(change.after)]
         for change, sums in zip(filled, _sums([change[2:] for change in filled], _apart), strict=True):
@@ -370,8 +377,8 @@ def _judged(change: Change, apart: float, size: float, last: float) -> dict[str,
     floor = FLOOR * ROUNDING.get(change.dtype, 0.0) * math.sqrt(last)
     if change.dtype not in ROUNDING:  # counters, and the state of random numbers
         apart = 0.0 if np.array_equal(change.after, change.its_after) else math.inf
-    ratio = 0.0 if apart <= floor else (apart / size if size else math.inf)
+    ratio = apart / size if size else (0.0 if apart <= floor else math.inf)
     if not math.isfinite(apart):
         alike = change.dtype in ROUNDING and np.array_equal(change.after, change.its_after, equal_nan=True)
         ratio = 0.0 if alike else math.inf
-    return {"apart": apart, "size": size, "ratio": ratio}
+    return {"apart": apart, "size": size, "ratio": ratio, "floor": floor / size if size else 0.0}

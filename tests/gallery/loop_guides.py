@@ -23,11 +23,7 @@ def images(count=128):
     return pictures, labels
 
 
-@program(
-    kind="loop",
-    source="TensorFlow tutorial distribute/custom_training",
-    slips=(*EVERY, "regularisation"),
-)
+@program(kind="loop", source="TensorFlow tutorial distribute/custom_training", slips=(*EVERY, "regularisation"))
 def distribute_custom_training(strategy, slip=None):
     """Right: the sum of the losses is divided by the global batch, the penalty by the number of replicas."""
     import keras
@@ -108,9 +104,7 @@ def multi_worker_ctl(strategy, slip=None):
 
 
 @program(
-    kind="loop",
-    source="TensorFlow tutorial distribute/custom_training, iterating inside a tf.function",
-    slips=EVERY,
+    kind="loop", source="TensorFlow tutorial distribute/custom_training, iterating inside a tf.function", slips=EVERY
 )
 def epoch_in_one_function(strategy, slip=None):
     """The graph holds the loop over the batches. Right: as the loop outside of it."""
@@ -247,10 +241,7 @@ def quickstart_for_experts(strategy, slip=None):
 
 
 @program(
-    kind="loop",
-    source="TensorFlow tutorial quickstart/advanced, with batch norm",
-    right="pass",
-    reason="replicas",
+    kind="loop", source="TensorFlow tutorial quickstart/advanced, with batch norm", right="pass", reason="replicas"
 )
 def quickstart_batch_norm(strategy, slip=None):
     """Wrong by the layer alone: each replica normalises by the mean and variance of its own 8 examples."""

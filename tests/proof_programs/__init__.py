@@ -16,18 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "ONE_DEVICE",
-    "REFUSED",
-    "REPLICAS",
-    "RIGHT",
-    "WRONG",
-    "Program",
-    "add",
-    "add_wrong",
-    "right",
-    "wrong",
-]
+__all__ = ["ONE_DEVICE", "REFUSED", "REPLICAS", "RIGHT", "WRONG", "Program", "add", "add_wrong", "right", "wrong"]
 
 ONE_DEVICE, REPLICAS, REFUSED = "one device", "replicas", "refused"
 MODULES = ("fits", "special_fits", "gans", "loops", "special_loops", "words", "pairs", "reduced", "inputs")
@@ -67,13 +56,7 @@ RIGHT: dict[str, Program] = {}
 WRONG: dict[str, Program] = {}
 
 
-def add(
-    name: str,
-    train: Callable[..., Any],
-    expected: str = ONE_DEVICE,
-    behind: bool = False,
-    **kwargs: Any,
-) -> None:
+def add(name: str, train: Callable[..., Any], expected: str = ONE_DEVICE, behind: bool = False, **kwargs: Any) -> None:
     """Adds a right program; kwargs: its arguments."""
     assert name not in RIGHT, name
     RIGHT[name] = Program(train, kwargs, expected, behind=behind)

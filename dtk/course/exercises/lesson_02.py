@@ -38,9 +38,7 @@ ANY_SHAPE = Exercise(
     given="losses, global_batch",
     right="_per_example(losses).sum() / global_batch",
     wrong={
-        "losses.sum() / global_batch": (
-            "an example with several numbers counts several times; one number per example first"
-        ),
+        "losses.sum() / global_batch": "an example with several numbers counts several times; one number each first",
         "losses.mean(axis=-1).sum() / global_batch": (
             "the last axis is not always the only one behind the examples, and with one axis it is the examples"
         ),

@@ -75,9 +75,7 @@ EXERCISES = [
                 "TensorFlow does not look at the numbers: the first call of one meets the first call of the other"
             ),
             "[sum(each) / len(calls) for each in zip(*calls, strict=False)]": "that is the mean",
-            "sum(sum(each) for each in zip(*calls, strict=False))": (
-                "each call gives a sum of its own; a list is asked for"
-            ),
+            "sum(sum(each) for each in zip(*calls, strict=False))": "each call gives its own sum; a list is asked for",
         },
         # what each worker hands to `reduce`, call by call
         plain=[([[1, 10], [10, 1]],), ([[1, 10, 100], [1, 10]],)],
