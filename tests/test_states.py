@@ -192,7 +192,8 @@ def test_what_adam_makes_of_a_sum_that_cancels_is_rounding_where_its_moments_agr
     levels.belongs = {0: None, 1: 0}
     orders = {"perturbed": lambda: {0: 0.0, 1: 0.0}, "reordered": lambda: {0: 3e-3, 1: 0.0}}
     ratio = {0: 2e-3, 1: moment}
-    found = {"ratio": ratio, "apart": ratio, "size": {0: 1.0, 1: 1.0}, "level": {0: 2e-5, 1: 2e-5}, "wrong": [0]}
+    sizes = {"size": {0: 1.0, 1: 1.0}, "level": {0: 2e-5, 1: 2e-5}, "floor": {}}
+    found = {"ratio": ratio, "apart": ratio, **sizes, "wrong": [0]}
     levels.judge(found, SimpleNamespace(**orders, part=lambda _, norm: norm), {0: 0.0, 1: 0.0}, {0: 2, 1: 2})
     assert found["wrong"] == wrong
 
@@ -487,7 +488,7 @@ def test_what_is_nothing_in_the_cluster_may_be_rounding_here():
 
 @pytest.mark.parametrize(("others", "few", "left"), [(0.2, 5, []), (1e-4, 5, [1]), (0.2, 80, [1])])
 def test_where_rounding_is_much_of_most_of_an_update_few_values_more_are_rounding(others, few, left):
-    line = {"ratio": {0: others, 1: 0.5}, "wrong": [1]}
+    line = {"ratio": {0: others, 1: 0.5}, "wrong": [1], "floor": {}}
     Levels({})._doubt(line, {0: 100, 1: few})
     assert line["wrong"] == left
 

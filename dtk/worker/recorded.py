@@ -254,10 +254,7 @@ class Change(NamedTuple):
 
 
 def compared(changes: Sequence[Change]) -> dict[str, Any]:
-    """By the variable's number: norms of the two changes' difference and of the cluster's change, and their ratio.
-
-    And the floor: how large a ratio storing the variable may make.
-    """
+    """By its number: norms of the changes' difference and of the cluster's, their ratio, and storing's ("floor")."""
     line: dict[str, Any] = {name: {} for name in ("apart", "size", "ratio", "floor")}
     with np.errstate(all="ignore"):  # NaN and infinite values, which `_judged` looks at
         filled = [change for change in changes if np.size(change.after)]

@@ -169,9 +169,10 @@ class Levels:
     def _doubt(self, line: dict[str, Any], values: dict[int, int]) -> None:
         """Where rounding is much of an update, a few values that differ by more than was measured decide nothing.
 
-        Ten repetitions can't hit every kink (a ReLU6 before batch norm, say) in each of 600 variables.
+        Ten repetitions can't hit every kink (a ReLU6 before batch norm) in each of 600 variables. Storing has none.
         """
-        wrong, rest = line["wrong"], {n: line["ratio"][n] for n in values if n not in line["wrong"]}
+        wrong, ratio = line["wrong"], line["ratio"]
+        rest = {n: ratio[n] for n in values if n not in wrong and ratio[n] > line["floor"].get(n, 0.0)}
         few = sum(values.get(number, math.inf) for number in wrong) <= FEW * sum(values.values())
         if wrong and few and rounding_dominates(rest, values, updates.precision()):
             line["wrong"] = []
