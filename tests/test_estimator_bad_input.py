@@ -55,7 +55,7 @@ def test_evaluate_hooks_hold_no_recorder():
         data = dtk.estimator.TrainSpec(lambda: estimating.input_fn_of("train", 64), max_steps=2)
         dtk.estimator.train_and_evaluate(estimating.estimator(), data, spec)
 
-    with pytest.raises(dtk.WorkerFailed, match="hook for training; leave it out of EvalSpec"):
+    with pytest.raises(dtk.WorkerFailed, match="training hook; leave it out of EvalSpec"):
         dtk.baseline(train)
 
 
