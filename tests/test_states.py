@@ -481,9 +481,9 @@ def test_noise_of_a_weight_is_noise_of_its_optimizers_variables():
 
 
 def test_what_is_nothing_in_the_cluster_may_be_rounding_here():
-    line = {"size": {0: 0.0, 1: 0.0}, "apart": {0: 1e-9, 1: 1e-3}, "ratio": {0: np.inf, 1: np.inf}, "level": {}}
-    Levels({})._judge(line, {0: 1e-9, 1: 1e-9})
-    assert line["wrong"] == [1]
+    row = {"size": {0: 0, 1: 0}, "apart": {0: 1e-9, 1: 1e-3}, "ratio": {0: np.inf, 1: np.inf}, "level": {}, "floor": {}}
+    Levels({})._judge(row, {0: 1e-9, 1: 1e-9})
+    assert row["wrong"] == [1]
 
 
 @pytest.mark.parametrize(("others", "few", "left"), [(0.2, 5, []), (1e-4, 5, [1]), (0.2, 80, [1])])

@@ -71,7 +71,7 @@ def _one_of(panes: list[Any], names: list[str]) -> Any:
 def _cancel() -> list[Any]:
     """A button that interrupts the kernel; none where the kernel would hear of a click only when the cell has ended.
 
-    JupyterLab 4.4 and Notebook 7.4 send clicks to a subshell, which ipykernel 7 has. A page of VS Code's does not.
+    JupyterLab 4.4 and Notebook 7.4 send clicks to a subshell, which ipykernel 7 has. VS Code doesn't.
     """
     features = getattr(getattr(get_ipython(), "kernel", None), "kernel_info", {}).get("supported_features", ())
     if "kernel subshells" not in features or "JPY_SESSION_NAME" not in os.environ:

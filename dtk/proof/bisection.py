@@ -267,7 +267,7 @@ def _own_numbers(case: Case) -> Diagnosis | None:
         return _of_program(case, "whole batch", _(why), [_(seen, n=int(outside.sum()), steps=len(steps))])
     if telling.sum() >= ENOUGH:
         seen = N_("at all of {n} steps the losses differ in the same direction, in no constant ratio")
-        return _of_program(case, "whole batch", _(why), [_(seen, n=int(telling.sum()))], ("own mean",))  # it may be
+        return _of_program(case, "whole batch", _(why), [_(seen, n=int(telling.sum()))], ("own mean",))  # not excluded
     return None
 
 

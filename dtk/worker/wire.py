@@ -77,9 +77,7 @@ class Wire:
 
 def listen(path: Path) -> socket.socket:
     """A socket that waits there for calls."""
-    door = _at(path, socket.socket.bind)
-    door.listen(64)
-    return door
+    return _at(path, socket.socket.bind, callers=64)
 
 
 def call(path: Path) -> Wire:
@@ -92,8 +90,8 @@ def connect(path: Path) -> socket.socket:
     return _at(path, socket.socket.connect)
 
 
-def _at(path: Path, do: Callable[[socket.socket, str], None]) -> socket.socket:
-    """A new socket that is bound, or connected, to an address of any length."""
+def _at(path: Path, do: Callable[[socket.socket, str], None], callers: int = 0) -> socket.socket:
+    """A new socket that is bound, or connected, to an address of any length. callers: how many may wait at it."""
     with contextlib.ExitStack() as after:
         name = str(path)
         if len(os.fsencode(path)) > _PATH_BYTES and sys.platform == "linux":
@@ -103,6 +101,8 @@ def _at(path: Path, do: Callable[[socket.socket, str], None]) -> socket.socket:
         made = socket.socket(socket.AF_UNIX)
         try:
             do(made, name)
+            if callers:
+                made.listen(callers)
         except BaseException:
             made.close()
             raise
