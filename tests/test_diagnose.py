@@ -152,10 +152,7 @@ def test_ratios_of_the_loss(make, replicas, mode):
     assert f"1/{32 // n}: a mean was divided" in told(*runs(n / 32), mistake="sum over batch size")
 
 
-@pytest.mark.parametrize(
-    ("factor", "words"),
-    [(15, "15 times"), (3, "3 times"), (1 / 5, "1/5"), (1 / 15, "1/15")],
-)
+@pytest.mark.parametrize(("factor", "words"), [(15, "15 times"), (3, "3 times"), (1 / 5, "1/5"), (1 / 15, "1/15")])
 def test_the_axes_of_labels(make, factor, words):
     loop = {"kind": "loop", "shapes": [[3, 5, 1], [3, 5, 1]]}
     assert words in told(*pair(make, change=lambda s: s * factor, loop=loop), mistake="label axes")

@@ -219,10 +219,7 @@ MIRRORED = {"workers": 1, "replicas": 2}
 PIXELS = {"loss": "label mean", "images": True}
 FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
     "not in scope": {"fit": one(by_fit, {"scope": False}), "loop": one(without_strategy, {})},
-    "sharding off": {
-        "fit": one(by_fit, {"policy": "OFF"}),
-        "loop": one(by_loop, {"policy": "none"}),
-    },
+    "sharding off": {"fit": one(by_fit, {"policy": "OFF"}), "loop": one(by_loop, {"policy": "none"})},
     "global batch": both({"batch": 2 * BATCH}, {}),
     "steps": both({"epochs": 2}, {"epochs": 1}),
     "start": {"fit": one(by_fit, {}, seed=1), "loop": one(by_loop, {"scaled": 1.1}, {})},
@@ -290,6 +287,6 @@ def test_there_is_a_fixture_for_each_mistake():
     # tests/proof_programs has what is made on one worker alone, or by larger programs; tests/test_verify.py, records.
     by_fits_and_loops = {"one worker", "one worker's loss", "own mean", "python data", "sparse gradient", "not summed"}
     by_settings = {"file sharding", "optimizer on a copy", "gradient scale", "settings", "reduction", "set by hand"}
-    elsewhere = by_fits_and_loops | by_settings | {"records", "replica gradient", "scaled twice", "unrecorded"}
-    odd = {*MISTAKES} ^ {*FIXTURES, *elsewhere}
+    by_larger = {"records", "replica gradient", "scaled twice", "unrecorded", "other draws"}
+    odd = {*MISTAKES} ^ {*FIXTURES, *by_fits_and_loops, *by_settings, *by_larger}
     assert not odd, f"tests/test_mistakes.py: FIXTURES must make each mistake that is not made elsewhere: {sorted(odd)}"

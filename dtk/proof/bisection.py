@@ -16,12 +16,12 @@ import numpy as np
 from dtk.errors import in_words
 from dtk.language import N_, _, first_three
 from dtk.proof.case import Case, Diagnosis, either
-from dtk.proof.evidence import RTOL, allowed, aside, parted, spread
+from dtk.proof.evidence import RTOL, allowed, aside, parted, spread, told_by
 from dtk.proof.following import COARSE, tolerance
 from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
-from dtk.records.facts import RATES, by_ring, outside, rates_alone, rates_known, scope_of
+from dtk.records.facts import RATES, by_ring, outside, rates_known, scope_of
 from dtk.scaling.shares import uneven
 from dtk.worker.recorded import weight_of
 
@@ -57,8 +57,8 @@ def look_at_parting(case: Case) -> Diagnosis | None:
         return case.found(other[0], in_words(what, other[1]))
     ours = case.ours.run.folder
     part = parted(ours)
-    if part is not None and rates_alone(part.names):
-        return case.found("learning rate", what)
+    if part is not None and (key := told_by(part.names)):
+        return case.found(key, what)
     if (part.before or aside(ours, part.names)) if part is not None else (case.one is not None and case.one.whole):
         return case.found("set by hand", what)
     if part is None or case.one is None or (case.one.step is not None and case.one.step < part.step):
@@ -87,7 +87,7 @@ def look_at_between(case: Case) -> Diagnosis | None:
     """Something other than a step that changed the state: a learning rate, a callback, the start."""
     if case.failed.reason != "between" or case.one is None:
         return None
-    if rates_alone(part.name for part in case.one.parts):
+    if told_by([part.name for part in case.one.parts]) == "learning rate":
         return case.found("learning rate", case.failed.what)
     return case.found("start" if case.failed.step == 1 else "set by hand", case.failed.what)
 

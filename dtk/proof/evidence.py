@@ -16,7 +16,7 @@ from dtk.language import N_, _, first_three, relative
 from dtk.proof.mistakes import MISTAKES
 from dtk.records import RunFolder
 from dtk.records.events import Finished, Loop, of_kind
-from dtk.records.facts import MOVING, by_ring, outside, rates_alone
+from dtk.records.facts import DRAWN, MOVING, RATES, by_ring, outside
 from dtk.records.tables import NAMED, RunLike
 from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
 from dtk.worker.recorded import weight_of
@@ -115,11 +115,8 @@ def check_arguments(run: Any, baseline: Any) -> None:
     if _replicas(baseline) > 1:
         facts = f"mode={baseline.mode} workers={baseline.folder.workers} replicas={_replicas(baseline)}"
         remedy = _("swap them: dtk.verify(run, baseline)") if _replicas(run) == 1 else _(_MADE_BY)
-        raise VerificationError(
-            _("the second argument is no baseline ({facts}): a baseline has 1 replica on 1 device", facts=facts),
-            reason="arguments",
-            remedy=remedy,
-        )
+        what = N_("the second argument is no baseline ({facts}): a baseline has 1 replica on 1 device")
+        raise VerificationError(_(what, facts=facts), reason="arguments", remedy=remedy)
     if run.seed is not None and baseline.seed is not None and run.seed != baseline.seed:
         raise VerificationError(
             _("baseline: seed {other}, run: seed {mine}", other=baseline.seed, mine=run.seed),
@@ -229,6 +226,12 @@ def aside(run: RunFolder, names: Collection[str]) -> bool:
     return bool(names) and not any(name in trained or weight_of(name, trained) for name in names)
 
 
+def told_by(names: Collection[str]) -> str:
+    """The mistake that it is if nothing else differs: learning rates, or where random numbers go on; "" for others."""
+    ends = {name.split("/")[-1] for name in names}
+    return "learning rate" if ends <= {*RATES} else "other draws" if ends <= {*DRAWN} else ""
+
+
 _IN_SCOPE = N_(
     "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
 )
@@ -251,11 +254,12 @@ def check_replicas_agree(ours: Evidence) -> None:
             what = N_("worker 0 and worker {worker} diverge before {step}: {names}")
         if found.worker == 0:
             what = N_("the replicas of worker 0 diverge at {step}: {names}")
+        known = MISTAKES.get(told_by(found.names))
         raise VerificationError(
             _(what, worker=found.worker, step=ours.at(found.step), names=first_three(found.names)),
             step=found.step,
             reason="replicas",
-            remedy=_(MISTAKES["learning rate"].remedy) if rates_alone(found.names) else _remedy(ours),
+            remedy=_remedy(ours) if known is None else _(known.remedy),
         )
     first, *others = [corner.weights for corner in ours.run.folder.each]
     own = {each["name"] for each in ours.run.folder.worker(0).lines("variables") if each.get("kept") == "by replica"}

@@ -19,6 +19,10 @@ class Mistake(NamedTuple):
     among: str = ""
 
 
+_ONCE = N_(
+    "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and not by "
+    "num_replicas_in_sync as well"
+)
 # By key: `Diagnosis.mistake`. First what was trained, then the loss, then the update.
 MISTAKES = {
     "records": Mistake(
@@ -115,18 +119,12 @@ MISTAKES = {
     ),
     "divided twice": Mistake(
         N_("the global loss is N times too small"),
-        N_(
-            "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and not "
-            "by num_replicas_in_sync as well"
-        ),
+        _ONCE,
         N_("the loss is divided by the replicas once more"),
     ),
     "scaled twice": Mistake(
         N_("the global loss is N² times too large or too small"),
-        N_(
-            "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and not "
-            "by num_replicas_in_sync as well"
-        ),
+        _ONCE,
         N_("the loss is scaled by the replicas twice"),
     ),
     "not divided": Mistake(
@@ -213,6 +211,10 @@ MISTAKES = {
         N_("from one state and the same inputs, a worker's loss is not that of replicas in one process; others' are"),
         N_("look at that worker's labels (record them too: batch=(x, y)), and at code that asks for a worker's number"),
         N_("a worker computes a different loss from its examples"),
+    ),
+    "other draws": Mistake(
+        N_("in the same step, a worker draws random numbers that another worker does not draw"),
+        N_("call the same layers on all workers, with the same training=, and draw by no worker's number"),
     ),
     "reduction": Mistake(
         N_("the loss is one device's, and the update neither one device's nor that of replicas in one process"),

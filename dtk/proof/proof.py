@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 INSIDE = 4  # steps of a call that makes many, whose losses agree before rounding has grown
 MOST_OF_LOSS = 0.05  # of a loss: more is no rounding, whatever is measured of the update
+STORED = 2.0  # times what storing a variable rounds: a level up to here says nothing of a loss, which is not stored
 TIGHT = 2e-5  # of an update: less is rounding in all programs that were measured
-MOST_OPEN = 0.02  # of all steps: now and then rounding moves a unit of a ReLU, and with it a step's whole update
+MOST_OPEN = 0.05  # of all steps: now and then rounding moves a unit of a ReLU, and with it a step's whole update
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class Steps:
         found = np.zeros(steps)
         for line in self.lines:
             values, levels = np.array([self.variables[n][1] for n in line["numbers"]]), np.array(line["level"], float)
+            levels = np.where(levels > STORED * np.array(line.get("floor", 0.0)), levels, 0.0)
             order = np.argsort(levels)
             half = np.searchsorted(np.cumsum(values[order]), values.sum() / 2)
             found[line["step"] - 1 :] = levels[order][half] if len(order) else 0.0
@@ -207,13 +209,7 @@ def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]], coarse:
 
 FILE = "proof.json"
 # What a proof may say, and the exit code of `dtk run --verify` for it.
-VERDICTS = {
-    "one device": 0,
-    "replicas": 0,
-    "failed": 1,
-    "not decidable": 3,
-    "not followed": 4,
-}
+VERDICTS = {"one device": 0, "replicas": 0, "failed": 1, "not decidable": 3, "not followed": 4}
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,7 @@ if TYPE_CHECKING:
 
 
 def verify(
-    run: RunLike,
-    baseline: RunLike | None = None,
-    rtol: float | None = None,
-    atol: float | None = None,
+    run: RunLike, baseline: RunLike | None = None, rtol: float | None = None, atol: float | None = None
 ) -> Proof:
     """Follows a run step by step; prints a line for each check that passed, raises at the first that failed.
 

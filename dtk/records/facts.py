@@ -20,9 +20,10 @@ from dtk.records.tables import RunLike
 # float64 sums of cosines of the same float32 examples: seen to agree to 1e-9. One other example moves a sum by 0.5
 # or so, and two unlike batches of 64 come within 1e-3 of each other once in some thousand steps.
 SAME_DATA = 1e-3
+RATES = ("learning_rate", "current_learning_rate")
+DRAWN = ("seed_generator_state", "StateVar")  # where a layer's, or a tf.random.Generator's, numbers go on
 # Of batch normalisation, in the names of its weights: each replica has its own, and no gradient changes them. For
 # TensorFlow they are like all others (Keras 3 gives them no aggregation), so that only the name tells.
-RATES = ("learning_rate", "current_learning_rate")
 MOVING = ("moving_mean", "moving_variance")
 
 
@@ -103,11 +104,6 @@ def scope_of(run: RunLike) -> Scope | None:
     # Where the function makes no strategy at all, there is no such event.
     alone = any(event.alone for event in events(run, Traced))
     return known[0] if known else Scope(None, 1) if alone else None
-
-
-def rates_alone(names: Iterable[str]) -> bool:
-    """Whether all these variables are learning rates."""
-    return all(name.split("/")[-1] in RATES for name in names)
 
 
 def outside(run: RunLike) -> bool | None:

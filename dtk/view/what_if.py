@@ -41,12 +41,7 @@ _SETTING = N_(
 _COLOUR = N_("Colour: where most of the lost throughput goes (compute: at most a tenth is lost).")
 
 
-def what_if(
-    job: Job = EXAMPLE,
-    cluster: Cluster | None = None,
-    workers: int = 256,
-    ax: Axes | None = None,
-) -> Axes:
+def what_if(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int = 256, ax: Axes | None = None) -> Axes:
     """Draw predicted throughput, and its share of the ideal, for 1 to 10,000 workers; colours name what limits it.
 
         dtk.plot.what_if(Job(per_example=0.001, batch=64, gradient_bytes=1.4e6), Cluster(fit.link()))

@@ -55,18 +55,19 @@ FURTHER = 11  # steps that are looked at after the first wrong one: what is the 
 class Follower:
     """Follows the units of a run in this process.
 
-    A line of `follow.jsonl`: {"unit", "units": how many it stands for, "step": its first, "kind": "update" or "between"
-    (what happened since the unit before, or what the function began with), "numbers": of the variables compared,
-    "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the cluster's
-    change, of this process's, their scalar product, and how much of the cluster's change rounding may be, "toward": how
-    far the two go along the weight before (of an optimizer's variable: the weight that it belongs to), "wrong": numbers
-    of those that differ by more, "single": [number, value here, value in the cluster] of each of these that is one
-    number, "mine", "targets": what gradients were taken of, by replica, here and in the cluster, "read": by replica,
-    how many examples this process has read, and their fingerprint, "measured": false where the step did not repeat
-    itself, "open": true where nothing tells how much of it is rounding, "split": numbers of those of which this
-    process's replicas hold different values}. The first line: {"variables": [name, values] by number}, the last:
-    {"end": why, "recorded": units there were, "made": updates, "whole": whether all were followed and nothing is
-    missing between them, "levels", "coarse", "unmatched", "damaged": the step whose state is}.
+    A line of `follow.jsonl`: {"unit", "units": how many it stands for, "step": its first, "kind": "update" or
+    "between" (what happened since the unit before, or what the function began with), "numbers": of the variables
+    compared, "apart", "size", "own", "along", "level": for each the norm of the difference of the two changes, of the
+    cluster's change, of this process's, their scalar product, and how much of the cluster's change rounding may be,
+    "floor": how much storing rounds of it, "toward": how far the two go along the weight before (of an optimizer's
+    variable: the weight that it belongs to), "wrong": numbers of those that differ by more, "single": [number, value
+    here, value in the cluster] of each of these that is one number, "mine", "targets": what gradients were taken of,
+    by replica, here and in the cluster, "read": by replica, how many examples this process has read, and their
+    fingerprint, "measured": false where the step did not repeat itself, "open": true where nothing tells how much of
+    it is rounding, "split": numbers of those of which this process's replicas hold different values}. The first line:
+    {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "made": updates,
+    "whole": whether all were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged":
+    the step whose state is}.
     """
 
     def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
@@ -155,14 +156,15 @@ class Follower:
         mine, theirs = updates.targets(), self.recorded.taken(first, last)
         matched = self._matched(made, first, last)
         line = self._compare(made.before, made.after, begun, there, matched)
-        for later in self.recorded.without_update(last) if line["wrong"] else ():
-            # Calls that make no update, as evaluations, can't be counted by what they make: one may be several there.
-            left = self.recorded.after(later)
-            further = self._compare(made.before, made.after, begun, left, matched)
-            if not further["wrong"]:
-                last, there, line = later, left, further
-                self.watched.position = self.recorded.units[last].ended
-                break
+        with self.recorded.ahead():
+            for later in self.recorded.without_update(last) if line["wrong"] else ():
+                # Calls that make no update, as evaluations, can't be counted by it: one may be several there.
+                left = self.recorded.after(later)
+                further = self._compare(made.before, made.after, begun, left, matched)
+                if not further["wrong"]:
+                    last, there, line = later, left, further
+                    self.watched.position = self.recorded.units[last].ended
+                    break
         if line["wrong"]:
             self._measure(line, made, begun, matched, self.watched.position[0] - self.recorded.units[first].began[0])
         self._followed += 1 + last - first
@@ -324,7 +326,7 @@ class Follower:
 
     def _write_line(self, line: dict[str, Any], weights: dict[int, Any], **facts: Any) -> None:
         """As lists, in the order of "numbers"; how the two changes lie only where one is wrong. weights: see there."""
-        changes, _floor = line.pop("changes"), line.pop("floor")
+        changes = line.pop("changes")
         facts["numbers"] = list(line["ratio"])
         if line["wrong"]:
             line |= described(changes, weights)

@@ -6,6 +6,7 @@ differs from the recorded one.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -105,6 +106,13 @@ class RecordedStates:
             if self.units[k].ended == position:
                 return k
         return None
+
+    @contextlib.contextmanager
+    def ahead(self) -> Iterator[None]:
+        """What is read within, of units to come, is read again after it."""
+        held = dict(self._held), self._read, self._open
+        yield
+        self._held, self._read, self._open = held
 
     def without_update(self, place: int) -> Iterator[int]:
         """The places of the units that follow one without an update, up to the next update."""

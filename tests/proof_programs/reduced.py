@@ -90,11 +90,7 @@ def added(gradients, n, mistake, place, size):
     if mistake == "half of a variable" and n > 1:  # of its first axis, as where a buffer ends too early
         half = total[place].shape[0] // 2
         total[place] = tf.concat([total[place][:half], gradients[place][half:]], axis=0)
-    wrong = {
-        "sum on worker 1": on_worker(1),
-        "sum on all workers": on_cluster(),
-        "sum on all replicas": n > 1,
-    }
+    wrong = {"sum on worker 1": on_worker(1), "sum on all workers": on_cluster(), "sum on all replicas": n > 1}
     if wrong.get(mistake):
         total[place] *= size
     return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from proof_programs import REPLICAS, add, add_wrong
-from proof_programs.parts import BATCH, arrays, batches, crossentropy, looped, network, optimizer_of
+from proof_programs.parts import BATCH, arrays, batches, crossentropy, looped, network, on_worker, optimizer_of
 
 MICRO = 4  # calls of the step for one update
 
@@ -142,10 +142,10 @@ def made_late(strategy, steps=300, optimizer="adam", **facts):
             update.learning_rate.assign(0.95 * update.learning_rate)
 
 
-def drawn(strategy, steps=300, by="generator", **facts):
+def drawn(strategy, steps=300, by="generator", mistake=None, **facts):
     """Inputs are changed by noise that the step draws by a tf.random.Generator or by tf.random.normal ("operation").
 
-    By the operation, in layers that are built in the first step.
+    By the operation, in layers that are built in the first step. mistake: worker 1 draws none.
     """
     import keras
     import tensorflow as tf
@@ -160,7 +160,8 @@ def drawn(strategy, steps=300, by="generator", **facts):
 
     def replica_step(inputs):
         x, y = inputs
-        x += 0.1 * (generator.normal if by == "generator" else tf.random.normal)(tf.shape(x))
+        if not (mistake and on_worker(1)):
+            x += 0.1 * (generator.normal if by == "generator" else tf.random.normal)(tf.shape(x))
         with tf.GradientTape() as tape:
             loss = tf.nn.compute_average_loss(crossentropy(y, net(x, training=True)), global_batch_size=BATCH)
         update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
@@ -212,5 +213,6 @@ add_wrong("accumulated, mean of means", accumulated, MEANS, SHARED, mistake="mea
 add_wrong("accumulated, mean of local means", accumulated, LOCAL, mistake="mean of local means")
 add_wrong("accumulated, micro twice", accumulated, TWICE, SHARED, mistake="micro twice")
 add_wrong("accumulated, not reset", accumulated, KEPT, SHARED, mistake="not reset")
+add_wrong("noise but on worker 1", drawn, "worker 1 alone adds no noise", {"replicas": False}, mistake=True)
 PARTLY = "a variable that is not trained gets the mean of what the replicas count, in place of the sum"
 add_wrong("examples counted, averaged", counted, PARTLY, {"behind": False}, mistake="averaged")

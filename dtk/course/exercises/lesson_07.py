@@ -164,11 +164,7 @@ EXERCISES = [
         "07.global_batch",
         given="machines, each",
         right="(machines - 1) * each",
-        wrong={
-            "machines * each": _TRAINING,
-            "each": _SHARES,
-            "each / (machines - 1)": _SHARES,
-        },
+        wrong={"machines * each": _TRAINING, "each": _SHARES, "each / (machines - 1)": _SHARES},
         plain=[(8, 32), (2, 64)],
         drawn=lambda draw: [(draw.randint(3, 40), 2**power) for power in (4, 5, 6, 7)],
         hint=_TRAINING,
