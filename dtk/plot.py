@@ -11,39 +11,29 @@ from collections.abc import Callable
 from typing import Any
 
 from dtk.language import N_, _
-from dtk.view.canvas import axes, headline
-from dtk.view.fault_lab import fault_lab
-from dtk.view.loss_scaling import loss_scaling, loss_scaling_lab
-from dtk.view.processes import fan, processes, wait_for
-from dtk.view.proof import difference, proof
-from dtk.view.ring import ring
-from dtk.view.sharding import sharding
-from dtk.view.throughput import efficiency, overlap, step_time, throughput
-from dtk.view.timeline import restarts, timeline
-from dtk.view.what_if import what_if, what_if_lab
+from dtk.view.canvas import axes as axes
+from dtk.view.canvas import headline as headline
+from dtk.view.fault_lab import fault_lab as fault_lab
+from dtk.view.loss_scaling import loss_scaling as loss_scaling
+from dtk.view.loss_scaling import loss_scaling_lab as loss_scaling_lab
+from dtk.view.processes import fan as fan
+from dtk.view.processes import processes as processes
+from dtk.view.processes import wait_for as wait_for
+from dtk.view.proof import difference as difference
+from dtk.view.proof import proof as proof
+from dtk.view.ring import ring as ring
+from dtk.view.sharding import sharding as sharding
+from dtk.view.throughput import efficiency as efficiency
+from dtk.view.throughput import overlap as overlap
+from dtk.view.throughput import step_time as step_time
+from dtk.view.throughput import throughput as throughput
+from dtk.view.timeline import restarts as restarts
+from dtk.view.timeline import timeline as timeline
+from dtk.view.what_if import what_if as what_if
+from dtk.view.what_if import what_if_lab as what_if_lab
 
-__all__ = [
-    "axes",
-    "difference",
-    "efficiency",
-    "fan",
-    "fault_lab",
-    "headline",
-    "loss_scaling",
-    "loss_scaling_lab",
-    "overlap",
-    "processes",
-    "proof",
-    "restarts",
-    "ring",
-    "sharding",
-    "step_time",
-    "throughput",
-    "timeline",
-    "wait_for",
-    "what_if",
-    "what_if_lab",
-]
+_ROOM = "dtk.view."
+__all__ = sorted(name for name, value in globals().items() if getattr(value, "__module__", "").startswith(_ROOM))
 
 _TAKEN = {  # a class in the signature of a function -> what one of it is
     "Axes": N_("Axes of matplotlib"),

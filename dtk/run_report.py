@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dtk import plot
-from dtk.errors import DtkError, VerificationError
+from dtk.errors import VerificationError
 from dtk.language import _
 from dtk.live import heading
 from dtk.proof.diagnose import diagnose
@@ -17,8 +17,8 @@ from dtk.proof.verify import prove
 from dtk.records.facts import versions_of
 from dtk.records.tables import RunLike
 from dtk.scaling import summary
-from dtk.view.canvas import alternative, figure, page, text
-from dtk.view.palette import member_name
+from dtk.view.canvas import figure, page, text
+from dtk.watch.waiting import called
 
 _LINES = 40  # of each log's end
 
@@ -27,8 +27,7 @@ def write(run: Any, path: str | Path, baseline: Any = None) -> Path:
     """Write the page and return its path. run, baseline: `Run`s, of a directory whose run failed too."""
     asked = run.folder.job
     starts = [f"{each.number}: {each.seconds:.1f} s, {each.failed or _('finished')}" for each in run.folder.attempts]
-    names = [member_name(k, run.folder.workers) for k in range(len(run.folder.members))]
-    heads = [_("The end of the log of {name}", name=name) for name in names]
+    heads = [_("The end of the log of {name}", name=called(each.name, each.worker)) for each in run.folder.members]
     parts = [
         text(_("Summary"), summary.lines(run)),
         *_comparison(run, baseline),
@@ -75,21 +74,17 @@ def _comparison(run: Any, baseline: Any) -> Iterator[str]:
     elif proof is not None:
         yield text(_("Against one device"), [*proof.lines, *([_outcome(proof)] if proof.failed else [])])
     if proof is not None and proof.followers:
-        ax: Any = plot.proof(proof)
-        yield figure(ax.figure, alternative(ax))
+        yield _drawn(plot.proof(proof))
 
 
 def _figures(run: Any, baseline: Any) -> Iterator[str]:
     """Those that this run has something for."""
-    drawers: list[Callable[[], Any]] = []
     if len(run.records):
-        drawers += [lambda: plot.loss_scaling(run, baseline), lambda: plot.throughput(run), lambda: plot.timeline(run)]
-        drawers += [lambda: plot.step_time(run)]
+        yield _drawn(plot.loss_scaling(run, baseline))
+        yield from map(_drawn, (plot.throughput(run), plot.timeline(run), plot.step_time(run)))
     if (run.folder.path / "states.json").exists():
-        drawers.append(lambda: plot.wait_for(run))
-    for draw in drawers:
-        try:
-            ax = draw()
-        except DtkError:
-            continue  # it has nothing to show of this run
-        yield figure(ax.figure, alternative(ax))
+        yield _drawn(plot.wait_for(run))
+
+
+def _drawn(ax: Any) -> str:
+    return figure(ax.figure)

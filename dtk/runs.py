@@ -350,7 +350,7 @@ def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quie
     if not quiet:
         view = live.show(job.workers, job.replicas, job.mode, reader, note=note, program=job.program)
     elif job.follow.get("steps") and environment.live_mode() != "off":
-        view = live.Counting(reader, job.replicas, job.follow["title"], job.follow["steps"])
+        view = live.Counting(reader, job.follow["title"], job.follow["steps"])
     failed: str | None = _("interrupted")
     try:
         configs = launch.launch(job, reader, began, view.update)

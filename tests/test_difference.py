@@ -10,7 +10,7 @@ import dtk
 from dtk.errors import VerificationError
 from dtk.proof.evidence import RTOL, check_loss
 from dtk.view import proof as module
-from dtk.view.canvas import NO_RECORDS, alternative
+from dtk.view.canvas import NO_RECORDS
 from dtk.view.proof import differences
 
 STEPS = 30
@@ -51,7 +51,7 @@ def test_the_line_is_where_verify_begins_to_raise(tmp_path, alone, step, factor)
     allowed = differences(alone, alone).allowed
     apart = np.where(np.arange(STEPS) == step - 1, factor * allowed[step], 0.0)
     run = cluster(tmp_path / "run", apart)
-    words = alternative(dtk.plot.difference(run, alone))
+    words = dtk.plot.difference(run, alone).get_label()
     evidence = collect(run, "cluster"), collect(alone, "baseline")
     if factor < 1:
         check_loss(*evidence, np.full(len(evidence[0].examples), RTOL))
@@ -70,16 +70,16 @@ def test_two_pairs_in_one_picture(tmp_path, alone):
     assert [line.get_label() for line in drawn(ax, "points")] == ["tanh", "relu"]
     assert len({line.get_color() for line in drawn(ax, "points")}) == 2
     assert [line.get_color() for line in drawn(ax, "tolerance")] == [line.get_color() for line in drawn(ax, "points")]
-    assert alternative(ax).startswith("The largest difference is tanh 1/200 of the bound; relu 1/8 of the bound.")
+    assert ax.get_label().startswith("The largest difference is tanh 1/200 of the bound; relu 1/8 of the bound.")
     over = cluster(tmp_path / "over", 40 * table.allowed.to_numpy())
-    words = alternative(dtk.plot.difference(tanh, alone, over, alone))
+    words = dtk.plot.difference(tanh, alone, over, alone).get_label()
     assert "run 1 1/200 of the bound; run 2 40 times the bound" in words
 
 
 def test_a_loss_that_is_not_finite_has_no_point(tmp_path, alone):
     apart = np.where(np.arange(STEPS) >= 6, np.nan, 1e-6)
     ax = dtk.plot.difference(cluster(tmp_path / "run", apart), alone)
-    assert "The loss is no finite number from step 7 on" in alternative(ax)
+    assert "The loss is no finite number from step 7 on" in ax.get_label()
     (points,) = drawn(ax, "points")
     assert np.flatnonzero(np.isnan(points.get_ydata())).tolist() == list(range(6, STEPS))
     nothing = dtk.plot.difference(cluster(tmp_path / "none", np.full(STEPS, np.nan)), alone)
@@ -89,7 +89,7 @@ def test_a_loss_that_is_not_finite_has_no_point(tmp_path, alone):
 def test_without_a_baseline_it_is_the_figure_of_the_proof(tmp_path, alone):
     run = fabricate(tmp_path / "run", steps=STEPS)
     found = dtk.verify(run, alone)
-    assert alternative(dtk.plot.difference(run)) == alternative(dtk.plot.proof(found))
+    assert dtk.plot.difference(run).get_label() == dtk.plot.proof(found).get_label()
 
 
 def test_what_can_not_be_drawn(tmp_path, alone):

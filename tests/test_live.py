@@ -79,7 +79,7 @@ def test_a_follower_says_how_far_it_is_and_leaves_nothing(folder, capsys, monkey
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
     reader = Reader(folder)
-    view = live.Counting(reader, 1, "each step again", 4)
+    view = live.Counting(reader, "each step again", 4)
     for number, seconds in enumerate((0.5, 2.1, 2.2, 2.7), start=1):
         step(folder, number)
         reader.look()

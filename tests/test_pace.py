@@ -13,7 +13,6 @@ import dtk
 from dtk.records import frame
 from dtk.runs import Run
 from dtk.scaling.timing import last_to_begin, step_parts, step_times, throughput, typical_steps, within_epochs
-from dtk.view.canvas import alternative
 
 
 def paced(path: Path, *, slow: float = 0.05, pause: float = 0.6, epochs: int = 3, each: int = 11) -> Run:
@@ -49,7 +48,7 @@ def test_the_slow_worker_is_the_one_that_does_not_wait(tmp_path):
         assert seconds_of(ax, "waiting", 1) > 9 * seconds_of(ax, "waiting", 0)
     parts = step_parts(run).groupby("worker")[["waiting", "period"]].sum().loc[1]
     share = f"{parts.waiting / parts.period:.0%}"
-    assert alternative(top).startswith(f"Worker 1 waits for worker 0: {share} of its time in steps.")
+    assert top.get_label().startswith(f"Worker 1 waits for worker 0: {share} of its time in steps.")
 
 
 def test_what_lies_between_epochs_is_not_in_the_steps():
@@ -69,7 +68,7 @@ def test_steps_that_take_turns_have_no_culprit(tmp_path):
         rows += [(w, w, step, 1, 0.5, 64, step + 0.5 * (w == late), step + 0.99) for w in (0, 1)]
     assert last_to_begin(step_times(frame(rows)))[1] == pytest.approx(0.5, abs=0.05)
     ax = dtk.plot.timeline(fabricate(tmp_path, steps=20))
-    assert alternative(ax).startswith("The first step ended after")
+    assert ax.get_label().startswith("The first step ended after")
 
 
 def test_one_worker_waits_for_none():

@@ -11,7 +11,7 @@ import pytest
 
 from dtk import ClusterConfigError
 from dtk.scaling.job import ETHERNET_10, ETHERNET_100, ETHERNET_400, Cluster, Job, Link, slowest, slowest_mean
-from dtk.scaling.prediction import LIMITS, RESULTS, compare_published, efficiency, predict
+from dtk.scaling.prediction import LIMITS, RESULTS, compare_published, predict
 
 JOB = Job(per_example=0.001, batch=100, gradient_bytes=1e8)
 INSTANT = Link("instant", 0.0, 1e15)
@@ -120,8 +120,8 @@ def changed(result):
     """The efficiency with 80 % of the network's bandwidth, with twice the spread, without overlap."""
     job, cluster = result.job, result.cluster
     slower = replace(cluster, link=replace(cluster.link, bandwidth=0.8 * cluster.link.bandwidth))
-    ways = [(job, slower), (replace(job, spread=2 * job.spread), cluster), (replace(job, overlap=0.0), cluster)]
-    return [efficiency(*way, result.base, result.workers) for way in ways]
+    ways = [{"cluster": slower}, {"job": replace(job, spread=2 * job.spread)}, {"job": replace(job, overlap=0.0)}]
+    return [result._replace(**way).predicted for way in ways]
 
 
 def test_the_table_in_the_docs_is_what_is_computed():

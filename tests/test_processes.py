@@ -12,7 +12,6 @@ import dtk
 from dtk.errors import WorkerFailed
 from dtk.records import Journal
 from dtk.scaling.timing import step_reductions
-from dtk.view.canvas import alternative
 from dtk.view.palette import stroke, worker_color
 
 WEIGHTS = [np.zeros((10, 10), np.float32), np.zeros(10, np.float32)]  # 110 numbers, 440 bytes
@@ -53,7 +52,7 @@ def test_a_process_a_worker_and_its_numbers(tmp_path):
     assert said.count("a copy of the 110 weights") == 2
     assert "all-reduce: each worker gives 440 bytes of gradients, gets the sum of all" in said
     assert {"worker 0 (chief)", "worker 1", "kernel: this notebook's process"} <= set(said)
-    assert alternative(ax).startswith("A step: 2 processes, 2 replicas, an all-reduce of 440 bytes. Step 2.")
+    assert ax.get_label().startswith("A step: 2 processes, 2 replicas, an all-reduce of 440 bytes. Step 2.")
     colors = {to_hex(patch.get_edgecolor()).upper() for patch in boxes(ax)}
     assert {stroke(worker_color(0)), stroke(worker_color(1))} <= colors
 
@@ -63,18 +62,18 @@ def test_the_bytes_are_those_that_the_workers_noted(tmp_path):
     table = step_reductions(run)
     assert table[(table.worker == 0) & (table.step == 2)].bytes.sum() == 348_000
     ax = dtk.plot.processes(run)
-    assert "2 all-reduces of 348 kB" in alternative(ax)
+    assert "2 all-reduces of 348 kB" in ax.get_label()
 
 
 def test_without_marks_there_are_no_bytes(tmp_path):
     ax = dtk.plot.processes(cluster(tmp_path))
-    assert alternative(ax).startswith("A step: 2 processes, 2 replicas, an all-reduce. Step 2.")
+    assert ax.get_label().startswith("A step: 2 processes, 2 replicas, an all-reduce. Step 2.")
     assert "all-reduce: each replica gives its gradients, gets the sum of all" in words(ax)
 
 
 def test_several_replicas_in_one_process_add_up_inside_it(tmp_path):
     ax = dtk.plot.processes(cluster(tmp_path, workers=1, replicas=2, mode="mirrored"))
-    assert alternative(ax).startswith("A step: 1 process, 2 replicas, an all-reduce inside.")
+    assert ax.get_label().startswith("A step: 1 process, 2 replicas, an all-reduce inside.")
     assert "one process" in words(ax)
     assert "a copy each of the 110 weights" in words(ax)
     colors = [to_hex(patch.get_edgecolor()).upper() for patch in boxes(ax)]
@@ -83,7 +82,7 @@ def test_several_replicas_in_one_process_add_up_inside_it(tmp_path):
 
 def test_one_replica_sends_nothing(tmp_path):
     ax = dtk.plot.processes(cluster(tmp_path, workers=1, mode="single"))
-    assert alternative(ax).startswith("A step: 1 process, 1 replica, no message.")
+    assert ax.get_label().startswith("A step: 1 process, 1 replica, no message.")
     assert not any("all-reduce" in each for each in words(ax))
 
 

@@ -49,7 +49,7 @@ def test_a_message_is_a_copy():
     ids=["round", "one ends"],
 )
 def test_workers_that_wait_for_ever_are_found(function, monkeypatch):
-    monkeypatch.setattr(rehearsal, "_PATIENCE", 60)  # they are found at once
+    monkeypatch.setattr(rehearsal, "_PATIENCE", 0.2)
     with pytest.raises(NoMessage, match=r"worker \d waits for a message from worker \d, which sends none"):
         rehearse(function, [(), (), ()])
 

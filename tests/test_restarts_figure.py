@@ -10,7 +10,7 @@ import dtk
 from dtk.records import Journal, Record, RunFolder
 from dtk.runs import Run
 from dtk.scaling.timing import fates
-from dtk.view.canvas import NO_RECORDS, alternative
+from dtk.view.canvas import NO_RECORDS
 
 KILLED = "worker 1 was killed by SIGKILL; the kernel's log or the memory limit may say why"
 
@@ -50,7 +50,7 @@ def test_every_step_is_kept_lost_or_computed_again(tmp_path):
     assert spans_drawn(ax, "kept") == [(0, 1, 11), (1, 20, 33)]
     assert spans_drawn(ax, "lost") == [(0, 12, 19)]
     assert spans_drawn(ax, "again") == [(1, 12, 19)]
-    assert alternative(ax).startswith("41 steps computed, 33 count: steps 12 to 19 were computed twice.")
+    assert ax.get_label().startswith("41 steps computed, 33 count: steps 12 to 19 were computed twice.")
     assert run.records.step.nunique() == 33
     assert sum(attempt.records.step.nunique() for attempt in run.attempts) == 41
     (line,) = [line for line in ax.lines if line.get_gid() == "from"]
@@ -66,7 +66,7 @@ def test_the_kept_steps_are_those_of_the_records(tmp_path):
 
 def test_an_attempt_without_a_step_and_one_that_is_lost_whole(tmp_path):
     ax = dtk.plot.restarts(restarted(tmp_path, (1, 19), (12, 16), None, (9, 33)))
-    assert "49 steps computed, 33 count: 11 steps were computed up to 3 times" in alternative(ax)
+    assert "49 steps computed, 33 count: 11 steps were computed up to 3 times" in ax.get_label()
     reasons = [text.get_text() for text in ax.texts if text.get_gid() == "reason"]
     assert reasons == ["worker 1 was killed by SIGKILL"] * 3
     assert [label.get_text() for label in ax.get_yticklabels()] == [f"attempt {number}" for number in (1, 2, 3, 4)]

@@ -9,7 +9,6 @@ from matplotlib.colors import to_hex
 
 import dtk
 from dtk.records import Journal
-from dtk.view.canvas import alternative
 from dtk.view.palette import PART_COLORS
 
 STEP, REDUCE = 1.0, 0.1  # s; the steps are those of `fabricate`
@@ -86,7 +85,7 @@ def test_efficiency_is_stacked_up_to_ideal():
     (mark,) = [line for line in ax.lines if line.get_label() == "ceiling"]
     assert mark.get_ydata()[0] == pytest.approx(0.1 / 0.11)
     assert "communication" in [text.get_text() for text in ax.texts]
-    words = alternative(ax)
+    words = ax.get_label()
     assert "2 workers: 67% of ideal, 73% of what these cores can do" in words
     assert "Most of the rest: communication." in words
     assert "ranges of 1 to 3 repeats" in words
@@ -96,8 +95,8 @@ def test_throughput_of_a_study_has_ideal_ceiling_and_measured():
     ax = dtk.plot.throughput(study())
     named = {"ideal", "one process: the baseline", "ceiling: no communication", "measured"}
     assert named == set(ax.get_legend_handles_labels()[1])
-    assert "2 workers: 1.33 times one process" in alternative(ax)
-    assert "these cores reach 1.82 without communication" in alternative(ax)
+    assert "2 workers: 1.33 times one process" in ax.get_label()
+    assert "these cores reach 1.82 without communication" in ax.get_label()
     assert "communication" in [text.get_text() for text in ax.texts]
 
 

@@ -15,7 +15,6 @@ import dtk
 from dtk.language import three
 from dtk.scaling.job import ETHERNET_10, ETHERNET_100, Cluster, Job
 from dtk.scaling.prediction import predict
-from dtk.view.canvas import alternative
 from dtk.view.what_if import EXAMPLE, LIMIT_COLORS, predictions, what_if
 
 
@@ -27,7 +26,7 @@ def lab():
 
 
 def told(ax):
-    return alternative(ax).replace("\N{NO-BREAK SPACE}", " ")
+    return ax.get_label().replace("\N{NO-BREAK SPACE}", " ")
 
 
 # ---- the figure

@@ -69,7 +69,7 @@ def in_code(source: str) -> Iterator[str | tuple[str, ...]]:
         elif call.func.id == "Exercise":
             named = {each.arg: each.value for each in call.keywords}
             hints = [named.get("hint"), *getattr(named.get("wrong"), "values", ())]
-            yield from (each.value for each in hints if isinstance(each, ast.Constant))
+            yield from (each.value for each in hints if isinstance(each, ast.Constant) and each.value)
 
 
 def asked(lesson: Path) -> Iterator[str]:

@@ -141,11 +141,11 @@ class Exercise:
     A formula may call the functions of the file that the exercise is in.
 
     name: "LESSON.WORD". given: the names of a case's values, "losses, global_batch". right: the answer. wrong: each
-    plausible wrong answer, and the hint for who gives it, in English. plain, drawn: the cases that a learner's
-    function is tried on, the plainest first, then those that `drawn` makes with random numbers. Without `drawn` the
-    answer is a value, whose one case are the learner's own objects, handed to `check` behind it. hint: for an answer
-    that fits none of `wrong`. close: relative tolerance of numbers. play: how an answer is tried on a case where that
-    is no plain call: takes the answer, then the case's values.
+    plausible wrong answer, and the hint for who gives it, in English; "": `hint`. plain, drawn: the cases that a
+    learner's function is tried on, the plainest first, then those that `drawn` makes with random numbers. Without
+    `drawn` the answer is a value, whose one case are the learner's own objects, handed to `check` behind it. hint: for
+    an answer that fits none of `wrong`, too. close: relative tolerance of numbers. play: how an answer is tried on a
+    case where that is no plain call: takes the answer, then the case's values.
     """
 
     name: str
@@ -166,7 +166,7 @@ class Exercise:
     @functools.cached_property
     def misconceptions(self) -> list[tuple[Callable[..., Any], str]]:
         """Each wrong answer as a function, with its hint."""
-        return [(self._function(formula), hint) for formula, hint in self.wrong.items()]
+        return [(self._function(formula), hint or self.hint) for formula, hint in self.wrong.items()]
 
     def _function(self, formula: str | Callable[..., Any]) -> Callable[..., Any]:
         if callable(formula):

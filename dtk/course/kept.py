@@ -139,20 +139,18 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
         print(f"dtk: {nothing}")
         return
     predicted = said[(said.predicted != "") | (said.came_out != "")]
-    tried = {name: (row.checked, row.tries) for name, row in said[said.checked != ""].iterrows()}
-    checked = []
     every = import_module("dtk.course.exercise").all_exercises(lesson)  # which keeps by this module what was checked
-    for name in {**every, **tried}:
-        words, tries = tried.get(name, (_("not tried"), 0))
+    checks = dict.fromkeys(every, (_("not tried"), 0))
+    checks |= {name: (row.checked, row.tries) for name, row in said[said.checked != ""].iterrows()}
+    checked = []
+    for name, (words, tries) in checks.items():
         mark = "\N{CHECK MARK}" if words == "PASS" else "\N{BALLOT X}" if tries else ""
         checked.append((f"{mark} {name}", words, tries))
     pictures = drawn()
-    passed = sum(words == "PASS" for words, _tries in tried.values())
-    predictions = int((predicted.predicted != "").sum())
     summary = _(
         "predictions: {predictions}, checks passed: {passed} of {checks}, figures: {figures}",
-        predictions=predictions,
-        passed=passed,
+        predictions=int((predicted.predicted != "").sum()),
+        passed=int((said.checked == "PASS").sum()),
         checks=len(checked),
         figures=len(pictures),
     )
@@ -160,7 +158,7 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
     parts = [
         table(_("Predictions"), ("", _("question"), _("you said"), _("your own run")), list(questions.itertuples())),
         table(_("Checks"), ("", _("last try"), _("tries")), checked),
-        *(figure(each, words) for each, words in pictures),
+        *map(figure, pictures),
     ]
     path = Path(path or f"{'lab' if lab else 'lesson'}-{number}-report.html")
     path.write_text(page(f"dtk: {named}", summary, parts), encoding="utf-8")

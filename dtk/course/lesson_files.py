@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dtk.course.exercise import Exercise, Trial, all_exercises
+from dtk.course.exercise import all_exercises
 from dtk.errors import REPOSITORY, DtkError, need, one_of, page
 from dtk.language import ENGLISH, N_, _, languages
 
@@ -130,9 +130,11 @@ class Question:
     cell: str
     call: str
 
-    @property
-    def exercise(self) -> Exercise | Trial:
-        return all_exercises(self.name.partition(".")[0])[self.name]
+    def hidden(self, seed: str) -> str:
+        """The call on cases that `seed` draws; "" without it, and where a value is asked for, which has no cases."""
+        if not seed or not all_exercises(self.name.partition(".")[0])[self.name].has_cases:
+            return ""
+        return f"{self.call.rstrip()[:-1]}, seed={json.dumps(seed)})"
 
 
 @dataclass(frozen=True)
@@ -323,12 +325,12 @@ def _settings(folder: Path, variant: str) -> list[str]:
     ]
 
 
-def _solution(lesson: Lesson, hidden: str) -> list[Cell]:
+def _solution(lesson: Lesson, _hidden: str) -> list[Cell]:
     solved = {task.cell: task.solution for task in lesson.tasks}
     return [{**cell, "source": solved.get(cell["id"], cell["source"])} for cell in lesson.cells]
 
 
-def _without_solutions(lesson: Lesson, hidden: str = "") -> list[Cell]:
+def _without_solutions(lesson: Lesson, _hidden: str = "") -> list[Cell]:
     """The lesson's cells; a text that held nothing but a solution is left out."""
     cells = [
         {**cell, "source": _DETAILS.sub("", cell["source"]).strip("\n")} if cell["cell_type"] == "markdown" else cell
@@ -355,8 +357,8 @@ def _nbgrader(lesson: Lesson, hidden: str) -> list[Cell]:
             cell["source"] = _with_marks(task, *_SOLVED, task.stub)
             cell["metadata"]["nbgrader"] = {**mark, "grade": False, "locked": False, "solution": True}
         elif question := checks.get(cell["id"]):
-            if hidden and question.exercise.has_cases:
-                cell["source"] = "\n".join([question.call, _HIDDEN[0], _seeded(question.call, hidden), _HIDDEN[1]])
+            if call := question.hidden(hidden):
+                cell["source"] = "\n".join([question.call, _HIDDEN[0], call, _HIDDEN[1]])
             cell["metadata"]["nbgrader"] = {**mark, "grade": True, "locked": True, "solution": False, "points": 1}
     return cells
 
@@ -381,8 +383,8 @@ def _otter(lesson: Lesson, hidden: str) -> list[Cell]:
         cells += [_raw(f"{cell['id']}-e", "# END SOLUTION"), _raw(f"{cell['id']}-t", "# BEGIN TESTS")]
         for question in task.questions:
             cells.append(_test(question.cell, question.call, hidden=False))
-            if hidden and question.exercise.has_cases:
-                cells.append(_test(f"{question.cell}-h", _seeded(question.call, hidden), hidden=True))
+            if call := question.hidden(hidden):
+                cells.append(_test(f"{question.cell}-h", call, hidden=True))
         cells += [_raw(f"{cell['id']}-u", "# END TESTS"), _raw(f"{cell['id']}-z", "# END QUESTION")]
     return cells
 
@@ -398,11 +400,6 @@ def _test(name: str, call: str, hidden: bool) -> Cell:
     lines = [*head, f"def test_{re.sub(r'[^a-z0-9]', '_', name.lower())}({', '.join(names)}):"]
     lines += [f"    {line}" for line in call.splitlines()]
     return {"cell_type": "code", "id": name, "metadata": {}, "source": "\n".join(lines)}
-
-
-def _seeded(call: str, seed: str) -> str:
-    """`dtk.check("02.shares", shares)` with `seed=`."""
-    return f"{call.rstrip()[:-1]}, seed={json.dumps(seed)})"
 
 
 EDITIONS: dict[str, Callable[[Lesson, str], list[Cell]]] = {

@@ -5,9 +5,10 @@ Runs in the kernel. What it computes and sends is the same as on `dtk.ring`; how
 
 from __future__ import annotations
 
+import itertools
+import queue
 import random
 import threading
-from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from dtk.language import N_, _
 from dtk.worker.ring import Ring
 
-_PATIENCE = 3.0  # seconds until a message counts as one that is not sent, though another worker is busy
+_PATIENCE = 3.0  # seconds until a message counts as one that is not sent
 _SECONDS = 20.0  # a function that is still busy then has a loop without an end
 
 
@@ -72,36 +73,17 @@ class NoMessage(Exception):
     """A worker waits for a message that no worker sends."""
 
 
-class _Messages:
-    """The messages under way, by (sender, receiver).
-
-    idle: what each worker waits for; None for one that has ended. Once all are idle, nobody sends anything any more.
-    """
-
-    def __init__(self, workers: int):
-        self.workers, self.changed = workers, threading.Condition()
-        self.boxes: dict[tuple[int, int], deque[tuple[dict[str, Any], np.ndarray]]] = defaultdict(deque)
-        self.idle: dict[int, tuple[int, int] | None] = {}
-
-    def in_vain(self) -> bool:
-        return len(self.idle) == self.workers and not any(self.boxes[key] for key in self.idle.values() if key)
-
-    def wait(self, worker: int, key: tuple[int, int] | None) -> None:
-        with self.changed:
-            self.idle[worker] = key
-            self.changed.notify_all()
-            if key:
-                self.changed.wait_for(lambda: self.boxes[key] or self.in_vain(), _PATIENCE)
-                del self.idle[worker]
+# By (sender, receiver); None: the sender has ended, and sends nothing any more.
+_Boxes = dict[tuple[int, int], queue.SimpleQueue[tuple[dict[str, Any], np.ndarray] | None]]
 
 
 class _Ring(Ring):
     """`dtk.ring()` as a thread has it: messages go through this process's memory, and nothing is written down."""
 
-    def __init__(self, worker: int, messages: _Messages):
+    def __init__(self, worker: int, workers: int, boxes: _Boxes):
         place: Any = SimpleNamespace(worker=worker, workers=1)
         super().__init__(place, timeout=_PATIENCE)  # a ring of one has no connections
-        self.workers, self.messages_sent, self._messages = messages.workers, 0, messages
+        self.workers, self.messages_sent, self._boxes = workers, 0, boxes
         around: Any = SimpleNamespace(next=(worker + 1) % self.workers, previous=(worker - 1) % self.workers)
         self._neighbours = around
 
@@ -113,13 +95,15 @@ class _Ring(Ring):
     ) -> tuple[dict[str, Any], np.ndarray]:
         self.bytes_sent += array.nbytes
         self.messages_sent += 1
-        messages, expected = self._messages, (sender, self.worker)
-        messages.boxes[self.worker, receiver].append((about, array))
-        messages.wait(self.worker, expected)
-        if not messages.boxes[expected]:
+        self._boxes[self.worker, receiver].put((about, array))
+        try:
+            came = self._boxes[sender, self.worker].get(timeout=_PATIENCE)
+        except queue.Empty:
+            came = None
+        if came is None:
             words = N_("worker {to} waits for a message from worker {by}, which sends none")
             raise NoMessage(_(words, to=self.worker, by=sender))
-        return messages.boxes[expected].popleft()
+        return came
 
 
 def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Outcome | None:
@@ -132,8 +116,9 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
         NoMessage: the workers wait for each other forever, or one of them has a loop without an end.
         Exception: what a worker's function raised.
     """
-    messages = _Messages(len(arguments))
-    rings = [_Ring(worker, messages) for worker in range(len(arguments))]
+    workers = range(len(arguments))
+    boxes: _Boxes = {pair: queue.SimpleQueue() for pair in itertools.product(workers, workers)}
+    rings = [_Ring(worker, len(workers), boxes) for worker in workers]
     results: list[Any] = [None] * len(rings)
     errors: dict[int, Exception] = {}
 
@@ -142,9 +127,10 @@ def rehearse(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]])
             results[worker] = function(rings[worker], *arguments[worker])
         except Exception as error:
             errors[worker] = error
-        messages.wait(worker, None)
+        for other in workers:
+            boxes[worker, other].put(None)
 
-    threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in range(len(rings))]
+    threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
     for thread in threads:
         thread.start()
     for worker, thread in enumerate(threads):

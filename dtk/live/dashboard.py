@@ -21,12 +21,12 @@ from dtk.language import N_, _
 from dtk.live import Live
 from dtk.live.follow import Follower
 from dtk.live.text import NOT_ALL, LogLines
-from dtk.view.controls import STYLE, beside, choice, folded, styled
-from dtk.view.palette import member_color, member_name, replica_name, worker_color, worker_name
+from dtk.view.controls import STYLE, beside, one_of
+from dtk.view.palette import EVALUATOR_COLOR, replica_name, worker_color, worker_name
 from dtk.watch import waiting
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
-from dtk.watch.waiting import Line, clauses
+from dtk.watch.waiting import Line, called, clauses
 
 _EVERY = 0.5  # seconds between two drawings
 _MOST_POINTS = 200  # of the loss
@@ -40,32 +40,17 @@ _LEFT, _RIGHT, _TOP, _FOOT = 8, _WIDTH - 8, 26, _HEIGHT - 18
 _SMALL = 'opacity="0.7"'
 
 
-class _LogTail:
-    """The last lines of one member's log, as HTML, without TensorFlow's notes on its start."""
-
-    def __init__(self, log: LogLines):
-        self.log = log
-        self.lines: deque[str] = deque(maxlen=_LINES)
-
-    def look(self) -> str:
-        news = self.log.read(_PIECE, newest=True)
-        self.lines.extend(line[:_CHARACTERS] for line in news if not is_chatter(line))
-        shown = [*self.lines, self.log.partial[:_CHARACTERS]] if self.log.partial else list(self.lines)
-        if self.log.skipped:
-            shown.insert(0, _(NOT_ALL, path=self.log.path))
-        text = html.escape("\n".join(shown) or _("nothing"))
-        # column-reverse lets the browser start at the end of the text, where the news is, after each redrawing.
-        outer = "max-height:22em;overflow:auto;display:flex;flex-direction:column-reverse"
-        inner = "flex:none;margin:0;line-height:1.25;font-size:12px;white-space:pre-wrap"
-        return f'<div style="{outer}"><pre style="{inner};color:inherit;background:transparent">{text}</pre></div>'
-
-
-def _one_of(panes: list[Any], names: list[str]) -> Any:
-    """The panes, of which one is shown: chosen by mouse or keyboard, and in the page alone, while the kernel works."""
-    chosen = choice([_("nothing"), *names], _("nothing"), _("what it printed"), "initial")
-    stack = folded([ipywidgets.HTML(), *panes])
-    ipywidgets.jslink((chosen, "index"), (stack, "selected_index"))
-    return styled(ipywidgets.VBox([chosen, stack]))
+def _end_of(log: LogLines, lines: deque[str]) -> str:
+    """The last lines of a log, as HTML, without TensorFlow's notes on its start; `lines` keeps them."""
+    lines.extend(line[:_CHARACTERS] for line in log.read(_PIECE, newest=True) if not is_chatter(line))
+    shown = [*lines, log.partial[:_CHARACTERS]] if log.partial else list(lines)
+    if log.skipped:
+        shown.insert(0, _(NOT_ALL, path=log.path))
+    text = html.escape("\n".join(shown) or _("nothing"))
+    # column-reverse lets the browser start at the end of the text, where the news is, after each redrawing.
+    outer = "max-height:22em;overflow:auto;display:flex;flex-direction:column-reverse"
+    inner = "flex:none;margin:0;line-height:1.25;font-size:12px;white-space:pre-wrap"
+    return f'<div style="{outer}"><pre style="{inner};color:inherit;background:transparent">{text}</pre></div>'
 
 
 def _cancel() -> list[Any]:
@@ -95,12 +80,14 @@ class Dashboard(Live):
         self.reader, self.folder = reader, reader.folder
         self.title, self.mode, self.workers = title, mode, reader.folder.workers
         self.follower = Follower(reader, replicas)
-        self.tails = [_LogTail(LogLines(member.path / "log.txt")) for member in self.folder.members]
-        self.states = [Line.of("starting")] * len(self.tails)
+        logs = [LogLines(member.path / "log.txt") for member in self.folder.members]
+        self.tails = [(log, deque[str](maxlen=_LINES)) for log in logs]
+        self.states = [Line.of("starting")] * len(logs)
         self.ends: dict[int, str] = {}  # of a run that failed: who failed, who only in consequence
         self._drawn = float("-inf")
-        self.page, self.panes = ipywidgets.HTML(), [ipywidgets.HTML() for __ in self.tails]
-        self.logs = _one_of(self.panes, [self._name(member) for member in range(len(self.tails))])
+        self.page, self.panes = ipywidgets.HTML(), [ipywidgets.HTML() for __ in self.states]
+        names = [_("nothing"), *(self._name(member) for member in range(len(self.states)))]
+        self.logs = one_of([ipywidgets.HTML(), *self.panes], names, _("what it printed"))
         self.cancel = _cancel()
         self.box = ipywidgets.VBox([self.page, *self.cancel, self.logs])
         self._draw()
@@ -154,14 +141,14 @@ class Dashboard(Live):
     def _name(self, member: int) -> str:
         if self.mode == "single" and member < self.workers:
             return _("baseline")
-        return member_name(member, self.workers) if member else worker_name(member, chief=True)
+        return called(self.folder.members[member].name, member) if member else worker_name(member, chief=True)
 
     def _draw(self, outcome: str = "", finished: bool = False) -> None:
         """Show what is known now. outcome: how the run ended."""
         self.reader.look()
         self.page.value = self._table(outcome) + self._progress(outcome, finished) + self._loss() + STYLE
         for pane, tail in zip(self.panes, self.tails, strict=True):
-            pane.value = tail.look()
+            pane.value = _end_of(*tail)
 
     def _progress(self, outcome: str, finished: bool) -> str:
         """A bar, empty where it is not known how far the run is, and the progress in words."""
@@ -182,7 +169,8 @@ class Dashboard(Live):
     def _table(self, outcome: str) -> str:
         rows = []
         for member in range(len(self.states)):
-            swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{member_color(member, self.workers)}"
+            color = worker_color(member) if member < self.workers else EVALUATOR_COLOR
+            swatch = f"display:inline-block;width:0.9em;height:0.9em;background:{color}"
             cells = f'<span style="{swatch}"></span>', html.escape(self._name(member)), html.escape(self._state(member))
             columns = "".join(f'<td style="padding:1px 8px 1px 0;text-align:left">{cell}</td>' for cell in cells)
             rows.append(f"<tr>{columns}</tr>")

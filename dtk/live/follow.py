@@ -41,8 +41,7 @@ class Follower:
         self._by = COLUMNS.index("worker" if self.workers > 1 else "replica")
         self.steps = array("q")
         self.losses = [array("d") for __ in range(count if count <= _MOST_SHARES else 1)]
-        # step -> replicas that recorded it, examples, first begin, last end, and the loss, as many summands as curves
-        self._open: dict[int, list[float]] = {}
+        self._open: dict[int, list[Record]] = {}  # by step, of those that not all replicas have recorded yet
         self._recent: deque[float] = deque(maxlen=_WINDOW)  # ends
         self._rates = array("d")  # examples/s of each step but the first
         self._planned: tuple[int, int | None, int | None] | None = None  # steps before, steps an epoch, epochs
@@ -72,30 +71,28 @@ class Follower:
         self.evaluator = self.evaluated
 
     def _take(self, record: Record) -> None:
-        entry = self._open.get(record.step)
-        if entry is None:
-            entry = self._open[record.step] = [0, 0, math.inf, 0.0, *(0.0 for __ in self.losses)]
-        entry[0] += 1
-        entry[1] += record.examples
-        entry[2], entry[3] = min(entry[2], record.started), max(entry[3], record.ended)
-        # A replica without examples adds nothing where its share is no number: see dtk.scaling.shares.
-        share = record.loss if record.examples or math.isfinite(record.loss) else 0.0
-        entry[4 + (int(record[self._by]) if len(self.losses) > 1 else 0)] += share
-        if entry[0] == self.replicas:
+        rows = self._open.setdefault(record.step, [])
+        rows.append(record)
+        if len(rows) == self.replicas:
             del self._open[record.step]
-            self._complete(record.step, record.epoch, entry)
+            self._complete(record.step, record.epoch, rows)
         elif len(self._open) > _OPEN_STEPS:
             del self._open[next(iter(self._open))]
 
-    def _complete(self, step: int, epoch: int, entry: list[float]) -> None:
-        examples, started, ended, *shares = entry[1:]
-        self.loss = sum(shares)
+    def _complete(self, step: int, epoch: int, rows: list[Record]) -> None:
+        shares = [0.0 for __ in self.losses]
+        for row in rows:
+            # A replica without examples adds nothing where its share is no number: see dtk.scaling.shares.
+            if row.examples or math.isfinite(row.loss):
+                shares[int(row[self._by]) if len(shares) > 1 else 0] += row.loss
+        self.loss, ended = sum(shares), max(row.ended for row in rows)
         self.steps.append(step)
         for curve, share in zip(self.losses, shares, strict=True):
             curve.append(share)
         if self._recent:
-            seconds = ended - (self._recent[-1] if epoch == self.epoch else started)
-            self._rates.extend([examples / seconds] if seconds > 0 else [])  # a clock too coarse says nothing
+            seconds = ended - (self._recent[-1] if epoch == self.epoch else min(row.started for row in rows))
+            if seconds > 0:  # a clock too coarse says nothing
+                self._rates.append(sum(row.examples for row in rows) / seconds)
         self._recent.append(ended)
         if epoch != self.epoch:
             self._measured = step - 1 - self._epoch_began if self.epoch else None

@@ -19,10 +19,9 @@ from dtk.live import Live
 from dtk.live.follow import Follower
 from dtk.records import RunFolder
 from dtk.scaling.timing import spans
-from dtk.view.palette import member_name
 from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
-from dtk.watch.waiting import Line, clauses
+from dtk.watch.waiting import Line, called, clauses
 
 # ECMA-48 control sequences (colours, cursor), operating-system commands (window titles), and single escapes.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -129,19 +128,15 @@ class Fold:
         said: list[tuple[str, str]] = []
         now = time.monotonic()
         while waiting := [member for member, queue in enumerate(self._queues) if queue]:
-            oldest = min(waiting, key=lambda member: self._queues[member][0][0])
-            at, line = self._queues[oldest][0]
-            alike = [member for member in waiting if self._queues[member][0][1] == line]
-            if len(alike) < len(self._queues) and not last and now - at < _HOLD:
+            at, line = min(self._queues[member][0] for member in waiting)
+            first = [member for member in waiting if self._queues[member][0][1] == line]
+            if len(first) < len(self._queues) and not last and now - at < _HOLD:
                 break
-            for member in waiting:  # what stands before the same line in another's queue comes first
-                if member not in alike and line in self._counts[member]:
-                    while self._queues[member][0][1] != line:
-                        said.append((self._label([member]), self._pop(member)))
-                    alike.append(member)
+            alike = [member for member in waiting if line in self._counts[member]]
             for member in alike:
-                self._pop(member)
-            said.append((self._label(sorted(alike)), line))
+                while (before := self._pop(member)) != line:  # in another's queue, what stands before it comes first
+                    said.append((self._label([member]), before))
+            said.append((self._label(alike), line))
         return said
 
     def _pop(self, member: int) -> str:
@@ -245,7 +240,7 @@ class TextView(Live):
         self.reader, folder = reader, reader.folder
         self.follower = Follower(reader, replicas)
         self.output = Printer(folder, sys.maxsize if whole else _CHARACTERS)
-        self.names = [member_name(k, folder.workers) for k in range(len(folder.members))]
+        self.names = [called(member.name, member.worker) for member in folder.members]
         self.title = title
         self._step, self._evaluated = 0, ""  # that were printed
         self._at = time.monotonic()

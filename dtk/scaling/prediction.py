@@ -200,7 +200,8 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
         parts.append([1.0] * len(costs))
     columns, seconds = np.array(parts).T, table.seconds.to_numpy(np.float64)
     (best,) = _solve(columns[None], seconds[None])
-    if best[1] <= 0:
+    latency, per_byte, *overhead = best.tolist()
+    if per_byte <= 0:
         what = N_(
             "up to {size} MB, larger arrays did not take longer, so the bandwidth can't be known; measure larger ones"
         )
@@ -209,18 +210,11 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
     picks = picks[np.linalg.matrix_rank(columns[picks] / columns.max(axis=0)) == len(parts)]
     many = _solve(columns[picks], seconds[picks])
     tail = 100 * (1 - _LEVEL) / 2
-    low, high = np.percentile(many[:, :2], [tail, 100 - tail], axis=0)
-    widest = (1 / high[1], 1 / low[1] if low[1] > 0 else math.inf)
-    return Fit(
-        algorithm,
-        float(best[0]),
-        (float(low[0]), float(high[0])),
-        float(1 / best[1]),
-        (float(widest[0]), float(widest[1])),
-        float(best[2]) if len(parts) > 2 else 0.0,
-        float(np.median(np.abs(columns @ best / seconds - 1))),
-        len(seconds),
-    )
+    low, high = np.percentile(many[:, :2], [tail, 100 - tail], axis=0).tolist()
+    least, most = 1 / high[1], 1 / low[1] if low[1] > 0 else math.inf  # of the bandwidth
+    error = float(np.median(np.abs(columns @ best / seconds - 1)))
+    found = latency, (low[0], high[0]), 1 / per_byte, (least, most)
+    return Fit(algorithm, *found, sum(overhead), error, len(seconds))
 
 
 def _checked(measurements: pandas.DataFrame) -> pandas.DataFrame:
@@ -284,6 +278,11 @@ class Result(NamedTuple):
     job: Job
     cluster: Cluster
 
+    @property
+    def predicted(self) -> float:
+        few, many = predict(self.job, self.cluster, [self.base, self.workers]).efficiency
+        return float(many / few)
+
 
 # How much workers' computation varies is nowhere published. One machine with 8 P100, 64 examples each (TensorFlow's
 # benchmarks, May 2017, ResNet-50), made 1,630 of 8 × 218 images/s with real data, 1,734 of 8 × 219 with synthetic data;
@@ -339,11 +338,5 @@ def compare_published() -> pandas.DataFrame:
     import pandas
 
     table = pandas.DataFrame(RESULTS)[["paper", "model", "workers", "published"]]
-    table["predicted"] = [efficiency(result.job, result.cluster, result.base, result.workers) for result in RESULTS]
+    table["predicted"] = [result.predicted for result in RESULTS]
     return table.assign(points=100 * (table.predicted - table.published))
-
-
-def efficiency(job: Job, cluster: Cluster, base: int, workers: int) -> float:
-    """The predicted throughput of each of so many workers, relative to that of each of `base` workers."""
-    few, many = predict(job, cluster, [base, workers]).efficiency
-    return float(many / few)

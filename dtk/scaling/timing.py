@@ -113,14 +113,14 @@ def typical_steps(times: pandas.DataFrame, count: int = 6) -> list[int]:
     how = {"begin": ("started", "min"), "end": ("ended", "max"), "epoch": ("epoch", "first"), "all": ("worker", "size")}
     steps = later.groupby("step").agg(**how)
     steps = steps[steps["all"] == times.worker.nunique()].reset_index()
-    part = (steps.step.diff().ne(1) | steps.epoch.diff().ne(0)).cumsum().to_numpy()
-    size = min(count, int(np.bincount(part).max())) if len(part) else 0
+    part = (steps.step.diff().ne(1) | steps.epoch.diff().ne(0)).cumsum()
+    size = min(count, part.value_counts().max()) if len(part) else 0
     if size < 3:
         return []
-    first = np.flatnonzero(part[size - 1 :] == part[: len(part) - size + 1])
-    long = steps.end.to_numpy()[first + size - 1] - steps.begin.to_numpy()[first]
-    best = first[np.argmin(np.abs(long - np.median(long)))]
-    return [int(step) for step in steps.step[best : best + size]]
+    before = size - 1
+    long = (steps.end - steps.begin.shift(before)).where(part == part.shift(before))
+    last = (long - long.median()).abs().idxmin()
+    return [int(step) for step in steps.step[last - before : last + 1]]
 
 
 def fates(folder: RunFolder) -> pandas.DataFrame:

@@ -235,12 +235,9 @@ def _curves(counts: Sequence[int], whole: Any, each: Any, scaling: Any) -> dict[
         )
         raise ClusterConfigError(_(words))
     curves = {}
-    for name, batch in (("strong", whole), ("weak", each)):
-        if scaling in (name, "both") or (scaling is None and batch is not None):
-            curves[name] = batch
-    if "strong" in curves:
+    if scaling in ("strong", "both") or (scaling is None and whole is not None):
         curves["strong"] = _divided(whole or each * counts[0], counts)
-    if "weak" in curves:
+    if scaling in ("weak", "both") or (scaling is None and each is not None):
         curves["weak"] = each or _divided(whole, counts[:1]) // counts[0]
     return curves
 

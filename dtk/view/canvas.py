@@ -23,7 +23,6 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure, FigureBase
-from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
@@ -97,10 +96,9 @@ _KEPT = 12  # figures; a lesson draws fewer
 _drawn: deque[Figure] = deque(maxlen=_KEPT)
 
 
-def drawn() -> list[tuple[Figure, str]]:
-    """Return the last figures of this kernel and what they say, oldest first; of equal ones the newest."""
-    newest = {str(figure.get_label()): figure for figure in _drawn if figure.get_label()}
-    return [(figure, words) for words, figure in newest.items()]
+def drawn() -> list[Figure]:
+    """Return the last figures of this kernel that say something, oldest first; of equal ones the newest."""
+    return list({figure.get_label(): figure for figure in _drawn if figure.get_label()}.values())
 
 
 def png(figure: Figure) -> bytes:
@@ -132,10 +130,10 @@ def svg(figure: Figure) -> str:
     return drawn.replace(">", f">{_THEMES}", 1).replace("<svg", '<svg class="dtk"', 1)
 
 
-def image(figure: Figure, words: str, style: str = "") -> str:
-    """Return the figure as HTML. words: what it says, for those who see none."""
-    source = base64.b64encode(svg(figure).encode()).decode()
-    return f'<img alt="{html.escape(words)}" style="{style}" src="data:image/svg+xml;base64,{source}">'
+def image(figure: Figure, style: str = "") -> str:
+    """Return the figure as HTML, with what it says for those who see none."""
+    source, words = base64.b64encode(svg(figure).encode()).decode(), html.escape(str(figure.get_label()))
+    return f'<img alt="{words}" style="{style}" src="data:image/svg+xml;base64,{source}">'
 
 
 def ink(ax: Axes) -> Any:
@@ -150,11 +148,6 @@ def on(color: str) -> str:
     ('#fffffe', '#000001')
     """
     return "#fffffe" if np.dot(to_rgb(color), (0.299, 0.587, 0.114)) < 0.5 else "#000001"
-
-
-def alternative(ax: Axes) -> str:
-    """Return a figure's text alternative: its headline and its caption, on one line."""
-    return str(ax.get_label())
 
 
 def headline(ax: Axes, title: str, caption: str, **values: Any) -> None:
@@ -264,16 +257,6 @@ def blank(ax: Axes) -> None:
     """Remove ticks and frame, where places mean no numbers."""
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
-
-
-def box(
-    ax: Axes, corner: tuple[float, float], size: tuple[float, float], color: Any, radius: float, **style: Any
-) -> FancyBboxPatch:
-    """Draw a frame with round corners; corner: the lower left one."""
-    options: dict[str, Any] = {"facecolor": "none", "edgecolor": color, "lw": 1.6, **style}
-    frame = FancyBboxPatch(corner, *size, boxstyle=f"round,pad=0,rounding_size={radius}", **options)
-    ax.add_patch(frame)
-    return frame
 
 
 def names_of(labels: Sequence[str] | None, runs: int) -> list[str]:
@@ -420,9 +403,9 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) ->
     return f"<h2>{html.escape(title)}</h2>\n<table><tr>{names}</tr>\n{cells}</table>\n"
 
 
-def figure(drawn: Figure, words: str) -> str:
-    """Return a figure as a picture; words: what it says, for those who see none."""
-    return f"<figure>{image(drawn, words)}</figure>\n"
+def figure(drawn: Figure) -> str:
+    """Return a figure as a picture."""
+    return f"<figure>{image(drawn)}</figure>\n"
 
 
 def text(title: str, lines: Sequence[str]) -> str:

@@ -47,15 +47,14 @@ class Lab:
         self._redraw()
 
     def _redraw(self, change: Any = None) -> None:
-        from dtk.view.canvas import alternative, image
+        from dtk.view.canvas import image
 
         words, ax = self._draw(**{name: control.value for name, control in self.controls.items()})
         self.words.value = STYLE + words
         figure: Any = ax.get_figure(root=True)
         # Below 30em its letters would be too small to read; the page then scrolls the picture.
         style = f"width:{figure.get_figwidth():g}in;max-width:100%;min-width:30em"
-        picture = image(figure, alternative(ax), style)
-        self.picture.value = f'<div style="overflow-x:auto">{picture}</div>'
+        self.picture.value = f'<div style="overflow-x:auto">{image(figure, style)}</div>'
 
     def __repr__(self) -> str:
         # No numbers: this text may stand in a stored output, whatever the learner last set.
@@ -84,18 +83,6 @@ def beside(box: Any, text: str) -> dict[str, Any]:
     return {"application/vnd.jupyter.widget-view+json": view, "text/plain": text}
 
 
-def folded(panes: Sequence[Any]) -> Any:
-    """Show the pane number `selected_index` alone: an Accordion without its headers, which the keyboard doesn't reach.
-
-    Not a Stack, which ipywidgets has from 8.1 on.
-    """
-    import ipywidgets
-
-    box = ipywidgets.Accordion(children=list(panes), selected_index=0)
-    box.add_class(_FOLDED)
-    return box
-
-
 def choice(options: Sequence[Any], value: Any, description: str, width: str) -> Any:
     """Create a choice of `options` (names, or pairs of name and value), in a row from ipywidgets 8.1 on.
 
@@ -108,6 +95,20 @@ def choice(options: Sequence[Any], value: Any, description: str, width: str) -> 
     return ipywidgets.RadioButtons(
         options=list(options), value=value, description=description, style=style, layout=layout, **row
     )
+
+
+def one_of(panes: Sequence[Any], names: Sequence[str], description: str) -> Any:
+    """Show one of the panes: chosen by mouse or keyboard, and in the page alone, while the kernel works.
+
+    An Accordion without its headers, which the keyboard doesn't reach; not a Stack, which ipywidgets has from 8.1 on.
+    """
+    import ipywidgets
+
+    chosen = choice(names, names[0], description, "initial")
+    stack = ipywidgets.Accordion(children=list(panes), selected_index=0)
+    stack.add_class(_FOLDED)
+    ipywidgets.jslink((chosen, "index"), (stack, "selected_index"))
+    return styled(ipywidgets.VBox([chosen, stack]))
 
 
 def number(value: int, least: int, most: int, description: str, width: str) -> Any:

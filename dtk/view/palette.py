@@ -57,16 +57,6 @@ CURVE_COLORS = ("#4477AA", "#ED6576", "#A19335", "#AA3377", "#4D9CB7", "#939393"
 EVALUATOR_COLOR = "#8A8A8A"
 
 
-def member_color(member: int, workers: int) -> str:
-    """The colour of a run's member: of a worker, or of the evaluator, whose number follows the last worker's."""
-    return worker_color(member) if member < workers else EVALUATOR_COLOR
-
-
-def member_name(member: int, workers: int) -> str:
-    """What a run's member is called, by the same numbers."""
-    return called("worker" if member < workers else "evaluator", member)
-
-
 def worker_name(worker: int, chief: bool = False) -> str:
     return _("{task} (chief)", task=called("worker", worker)) if chief else called("worker", worker)
 

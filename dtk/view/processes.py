@@ -17,7 +17,7 @@ from dtk.records.facts import MOVING
 from dtk.records.tables import Recorded
 from dtk.scaling.shares import by_step, global_loss
 from dtk.scaling.timing import step_reductions
-from dtk.view.canvas import NO_RECORDS, axes, blank, box, headline, ink, only_text, wrapped
+from dtk.view.canvas import NO_RECORDS, axes, blank, headline, ink, only_text, wrapped
 from dtk.view.palette import replica_name, stroke, worker_color, worker_name
 from dtk.watch.waiting import State, Waiting, load, names
 
@@ -107,8 +107,13 @@ def _places(count: int) -> dict[int, tuple[float, float]]:
     return {worker: (left, left + wide) for worker, left in zip(shown, lefts, strict=True)}
 
 
-def _frame(ax: Axes, x: tuple[float, float], y: tuple[float, float], color: Any, dashed: bool = False) -> None:
-    box(ax, (x[0], y[0]), (x[1] - x[0], y[1] - y[0]), color, 0.015, ls="--" if dashed else "-")
+def _frame(ax: Axes, x: tuple[float, float], y: tuple[float, float], color: Any, **style: Any) -> FancyBboxPatch:
+    """Draw a frame with round corners, from x[0] to x[1] and from y[0] to y[1]."""
+    rounded = "round,pad=0,rounding_size=0.015"
+    options: dict[str, Any] = {"facecolor": "none", "edgecolor": color, "lw": 1.6, "boxstyle": rounded, **style}
+    frame = FancyBboxPatch((x[0], y[0]), x[1] - x[0], y[1] - y[0], **options)
+    ax.add_patch(frame)
+    return frame
 
 
 def _write(ax: Axes, x: float, y: float, words: str, **style: Any) -> None:
@@ -118,7 +123,7 @@ def _write(ax: Axes, x: float, y: float, words: str, **style: Any) -> None:
 def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame, weights: int, lowest: float) -> None:
     """A process's box, with a box for each replica; its replicas' numbers are those of the step."""
     color = stroke(worker_color(int(own.worker.iloc[0]))) if len(own) else ink(ax)
-    _frame(ax, x, (lowest, _TOP), color, dashed=own.empty)
+    _frame(ax, x, (lowest, _TOP), color, ls="--" if own.empty else "-")
     middle, wide = (x[0] + x[1]) / 2, x[1] - x[0]
     _write(ax, middle, _TOP - 0.045, name, fontweight="bold")
     if own.empty:
@@ -151,7 +156,7 @@ def _arrow_from_kernel(ax: Axes, x: float, count: int) -> None:
 
 def _all_reduce(ax: Axes, seen: _Step, middles: list[float], x: tuple[float, float]) -> None:
     """The bar, and an arrow to it and from it for each process; in a single process for all its replicas."""
-    _frame(ax, x, _BAR, ink(ax), dashed=True)
+    _frame(ax, x, _BAR, ink(ax), ls="--")
     gives = N_("all-reduce: each worker gives {size} of gradients, gets the sum of all")
     if not seen.size:  # nothing was noted: by DTK_MARKS=0, or as all replicas are in one process
         gives = N_("all-reduce: each replica gives its gradients,\ngets the sum of all")
@@ -330,7 +335,8 @@ def _is_source(found: Waiting, state: State) -> bool:
 def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: bool) -> FancyBboxPatch:
     left, low = middle[0] - _WIDE / 2, middle[1] - _HIGH / 2
     style: dict[str, Any] = {"lw": 2.6 if source else 0.8, "gid": "source" if source else "box", "zorder": 3}
-    frame = box(ax, (left, low), (_WIDE, _HIGH), ink(ax), 0.06, facecolor=ax.get_facecolor(), **style)
+    style |= {"facecolor": ax.get_facecolor(), "boxstyle": "round,pad=0,rounding_size=0.06"}
+    frame = _frame(ax, (left, left + _WIDE), (low, low + _HIGH), ink(ax), **style)
     high = (_HIGH - 0.16) / len(states)
     for k, each in enumerate(reversed(states)):
         corner = left + 0.07, low + 0.08 + k * high

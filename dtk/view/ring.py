@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -55,50 +56,38 @@ class Story:
     holds: list[list[list[Parts] | None]]
 
 
-# What the workers wrote of one all-reduce: the events of each kind by worker and step, a split's step being 0.
-_Seen = dict[str, dict[tuple[int, int], Any]]
+# What the workers wrote of one all-reduce: the events by kind, worker and step, a split's step being 0.
+_Seen = dict[tuple[str, int, int], Ring]
 
 
 def story(folder: RunFolder) -> Story | None:
     """Reconstruct the run's first all-reduce from its messages; None where no worker wrote of one."""
-    seen: _Seen = {what: {} for what in ("split", "sent", "received", "used")}
-    finished = 0
-    for corner in folder.each:
-        events = corner.events
-        finished += bool(of_kind(events, Finished))
-        for event in of_kind(events, Ring):
-            if event.round == 1:
-                seen[event.what][corner.worker, event.step] = event
-    steps = max((step for found in seen.values() for _, step in found), default=None)
-    if steps is None:
+    events = [(corner.worker, event) for corner in folder.each for event in of_kind(corner.events, Ring)]
+    seen: _Seen = {(event.what, worker, event.step): event for worker, event in events if event.round == 1}
+    if not seen:
         return None
-    workers, interrupted = folder.workers, finished < folder.workers
+    workers, steps = folder.workers, max(step for _what, _worker, step in seen)
+    interrupted = not all(of_kind(corner.events, Finished) for corner in folder.each)
     if interrupted:
         steps = max(steps, 2 * (workers - 1))
-    holds = [_holdings(seen, worker, workers, steps) for worker in range(workers)]
-    by_step = [[holds[worker][step] for worker in range(workers)] for step in range(steps + 1)]
-    return Story(workers, steps, interrupted, _messages(seen, workers, steps), by_step)
-
-
-def _messages(seen: _Seen, workers: int, steps: int) -> list[RingMessage]:
-    """What at least one end wrote down: a worker that is killed may have sent without a chance to say so."""
     messages = []
-    for step in range(1, steps + 1):
-        for sender in range(workers):
-            received = seen["received"].get(((sender + 1) % workers, step))
-            message = seen["sent"].get((sender, step)) or received
-            if message is not None:
-                messages.append(RingMessage(step, sender, message.chunk, received is not None))
-    return messages
+    for step, sender in itertools.product(range(1, steps + 1), range(workers)):
+        received = seen.get(("received", (sender + 1) % workers, step))
+        # What at least one end wrote down: a worker that is killed may have sent without a chance to say so.
+        message = seen.get(("sent", sender, step), received)
+        if message is not None:
+            messages.append(RingMessage(step, sender, message.chunk, received is not None))
+    holds = zip(*(_holdings(seen, worker, workers, steps) for worker in range(workers)), strict=True)
+    return Story(workers, steps, interrupted, messages, [list(held) for held in holds])
 
 
 def _holdings(seen: _Seen, worker: int, workers: int, steps: int) -> list[list[Parts] | None]:
     """A worker's chunks after each step; None from the first step on whose message it did not get."""
-    known = (worker, 0) in seen["split"]
+    known = ("split", worker, 0) in seen
     chunks: list[Parts] = [(worker,)] * workers
     held: list[list[Parts] | None] = [list(chunks) if known else None]
     for step in range(1, steps + 1):
-        received, used = (seen[what].get((worker, step)) for what in ("received", "used"))
+        received, used = (seen.get((what, worker, step)) for what in ("received", "used"))
         known = known and received is not None
         if received is not None:
             chunks[received.chunk] = None if used is None or used.parts is None else tuple(used.parts)

@@ -23,7 +23,8 @@ from dtk.records.tables import Recorded
 from dtk.scaling import timing
 from dtk.scaling.timing import PARTS, fates, last_to_begin, spans, typical_steps, within_epochs
 from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
-from dtk.view.palette import CURVE_COLORS, EVALUATOR_COLOR, PART_COLORS, PART_NAMES, member_name
+from dtk.view.palette import CURVE_COLORS, EVALUATOR_COLOR, PART_COLORS, PART_NAMES
+from dtk.watch.waiting import called
 
 _LABEL_POINTS = 8.0
 _ZOOMED = 6  # steps in the lower picture
@@ -142,7 +143,7 @@ def _lanes(folder: RunFolder, first: bool, until: float) -> list[_Lane]:
         at = {event.state: event.at for event in reversed(events)}  # the first of each
         begun = at.get(Running.state, at.get(Starting.state, 0.0))
         lane = _Lane(
-            name=member_name(worker, folder.workers),
+            name=called(member.name, worker),
             worker=worker,
             running=begun,
             ended=at.get(Finished.state, at.get(Failed.state, float("nan"))),

@@ -58,11 +58,7 @@ def what_if(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int = 2
     Raises:
         ClusterConfigError: what can't be predicted.
     """
-    cluster = cluster or Cluster()
-    table = predictions(job, cluster, workers)
-    grid = axes(ax, *_layout(job))
-    _draw(grid, table, job, cluster, workers)
-    return grid[0]
+    return _draw(job, cluster or Cluster(), workers, ax)
 
 
 def _headline(table: pandas.DataFrame, workers: int) -> str:
@@ -98,7 +94,10 @@ def _runs(table: pandas.DataFrame) -> Iterator[tuple[int, int, str]]:
         yield found[0], found[-1], limit
 
 
-def _draw(grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> None:
+def _draw(job: Job, cluster: Cluster, workers: int, ax: Axes | None = None, shown: bool = True) -> Axes:
+    table = predictions(job, cluster, workers)
+    heights, size = ((1.25, 1.0, 0.6), (7.0, 6.4)) if job.critical_batch is not None else ((1.25, 1.0), (7.0, 5.2))
+    grid = axes(ax, heights, size, shown)
     top, *below = grid
     top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label=_("ideal"))
     for first, last, limit in _runs(table):
@@ -107,20 +106,21 @@ def _draw(grid: list[Axes], table: pandas.DataFrame, job: Job, cluster: Cluster,
     row = table[table.workers == workers].iloc[0]
     top.plot([workers], [row.throughput], "o", ms=8, mfc="none", mec=ink(top), mew=1.4)
     top.set(yscale="log", ylabel=_("examples/s"))
-    for ax, draw in zip(below, (_efficiency, _worth), strict=False):
-        ax.plot([workers, workers], [0, 100], color=ink(ax), lw=0.8, alpha=0.6)
-        ax.spines[["top", "right"]].set_visible(False)
-        draw(ax, table, job)
-    for ax in grid:
-        ax.set(xscale="log", xlim=(0.9, 1.12 * BIGGEST_CLUSTER))
-        ax.tick_params(labelbottom=ax is grid[-1])
-        for axis in (ax.xaxis, ax.yaxis):
+    for each, draw in zip(below, (_efficiency, _worth), strict=False):
+        each.plot([workers, workers], [0, 100], color=ink(each), lw=0.8, alpha=0.6)
+        each.spines[["top", "right"]].set_visible(False)
+        draw(each, table, job)
+    for each in grid:
+        each.set(xscale="log", xlim=(0.9, 1.12 * BIGGEST_CLUSTER))
+        each.tick_params(labelbottom=each is grid[-1])
+        for axis in (each.xaxis, each.yaxis):
             axis.set_minor_formatter(NullFormatter())  # without it, each minor tick is laid out as an empty text
     grid[-1].set_xlabel(_("workers"))
     grid[-1].xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}" if value >= 1 else "")
     top.yaxis.set_major_formatter(lambda value, place: three(value))
     legend_below(top, ncols=7)
     headline(top, *_words(table, job, cluster, workers))
+    return top
 
 
 def _efficiency(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
@@ -162,11 +162,6 @@ def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) ->
     return _headline(table, workers).replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
 
 
-def _layout(job: Job) -> tuple[tuple[float, ...], tuple[float, float]]:
-    """The heights of the pictures, relative to one another, and the figure's size in inches."""
-    return ((1.25, 1.0), (7.0, 5.2)) if job.critical_batch is None else ((1.25, 1.0, 0.6), (7.0, 6.4))
-
-
 # ---- the lab
 
 
@@ -196,11 +191,8 @@ def what_if_lab(workers: int = 256) -> Lab | Axes:
 
 def _shown(workers: int, megabytes: float, link: str, algorithm: str, **given: Any) -> tuple[str, Axes]:
     """The lab's figure, by the values of its controls, which says all that there is to say."""
-    job, cluster = replace(EXAMPLE, gradient_bytes=1e6 * megabytes, **given), Cluster(LINKS[link], algorithm)
-    table = predictions(job, cluster, workers)
-    grid = axes(None, *_layout(job), shown=False)
-    _draw(grid, table, job, cluster, workers)
-    return "", grid[0]
+    job = replace(EXAMPLE, gradient_bytes=1e6 * megabytes, **given)
+    return "", _draw(job, Cluster(LINKS[link], algorithm), workers, shown=False)
 
 
 def _controls(workers: int) -> dict[str, Any]:

@@ -122,19 +122,18 @@ _NORM = Exercise(
     hint="send one number round, workers - 1 times",
 )
 
-_COUNT = N_("count the float32 numbers that one worker holds: weights, gradient, its part of Adam's state")
 _MEMORY = Exercise(
     "lab3.size",
     given="parameters, workers",
     right="8 * parameters + 8 * parameters / workers",
     wrong={
         "16 * parameters / workers": Hints.STATE_ALONE,
-        "4 * parameters + 8 * parameters / workers": _COUNT,
+        "4 * parameters + 8 * parameters / workers": "",
         "2 * parameters + 2 * parameters / workers": Hints.FLOAT32,
     },
     plain=[(1_000_000, 4), (1_000_000, 1), (24, 3)],
     drawn=lambda draw: [(draw.randint(1, 10**9), n) for n in (2, 8, 64)],
-    hint=_COUNT,
+    hint="count the float32 numbers that one worker holds: weights, gradient, its part of Adam's state",
 )
 
 EXERCISES = [_OWNER, _UPDATE, _NORM, _MEMORY]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
 from dtk.course.exercise import Exercise, Hints, digits
-from dtk.language import N_
 
 
 def _by_step(run: Any) -> Any:
@@ -19,12 +19,9 @@ def _records(draw: random.Random) -> list[tuple[Any]]:
 
     cases = []
     for replicas, steps in ((2, 3), (2, 5), (3, 4), (4, 2)):
-        rows = [
-            {"replica": replica, "step": step, "examples": 10 * (replica + 1) + draw.randint(0, 9)}
-            for step in range(1, steps + 1)
-            for replica in range(replicas)
-        ]
-        cases.append((pd.DataFrame(rows),))
+        table = pd.DataFrame(itertools.product(range(replicas), range(1, steps + 1)), columns=["replica", "step"])
+        table["examples"] = [10 * (replica + 1) + draw.randint(0, 9) for replica in table.replica]
+        cases.append((table.sort_values("step", kind="stable", ignore_index=True),))
     return cases
 
 
@@ -33,8 +30,6 @@ def _difference(run: Any, baseline: Any) -> Any:
     alone = _by_step(baseline)
     return (_by_step(run) - alone) / alone
 
-
-_COLUMNS = N_("look at run.records.head(4): which column names the replica, and which counts examples?")
 
 SHARE = Exercise(
     "00.share",
@@ -69,7 +64,7 @@ EXAMPLES = Exercise(
     given="records",
     right="int(records[records.replica == 1].examples.sum())",
     wrong={
-        "int((records.replica == 1).sum())": _COLUMNS,
+        "int((records.replica == 1).sum())": "",
         "int(records.examples.sum())": "these are the examples of all replicas together",
         "int(records[records.replica == 1].examples.iloc[0])": "these are the examples of one step; add up all steps",
         "int(records[records.replica == 0].examples.sum())": Hints.FROM_0,
@@ -78,7 +73,7 @@ EXAMPLES = Exercise(
         ),
     },
     drawn=_records,
-    hint=_COLUMNS,
+    hint="look at run.records.head(4): which column names the replica, and which counts examples?",
 )
 APART = Exercise(
     "00.apart",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 from dtk.course.exercise import Exercise, Hints, digits
-from dtk.language import N_
 
 
 def _files(draw: random.Random) -> list[tuple[list[str]]]:
@@ -23,9 +22,6 @@ def _files(draw: random.Random) -> list[tuple[list[str]]]:
 def _number(name: str) -> int:
     return int(name.split("-")[1].split(".")[0])
 
-
-_AS_NUMBERS = N_('as text, "9" comes after "10": cut the number out of "ckpt-12.weights.h5", and compare numbers')
-_WHICH_MEAN = N_("each replica has its own moving mean; which of them is written to the file? Look at what was printed")
 
 EXERCISES = [
     Exercise(
@@ -48,12 +44,12 @@ EXERCISES = [
         given="names",
         right="max(names, key=_number)",
         wrong={
-            "sorted(names)[-1]": _AS_NUMBERS,
+            "sorted(names)[-1]": "",
             "names[-1]": Hints.NO_ORDER,
             "max(map(_number, names))": "the number is right; the name is asked for",
         },
         drawn=_files,
-        hint=_AS_NUMBERS,
+        hint='as text, "9" comes after "10": cut the number out of "ckpt-12.weights.h5", and compare numbers',
     ),
     Exercise(
         "03.saved_mean",
@@ -62,12 +58,12 @@ EXERCISES = [
         wrong={
             "mean(flat(parts))": "that is the mean of the whole batch, which one device has, and synchronized=True",
             "mean([mean(part) for part in parts])": "nothing combines the replicas' means in Keras 3; tf_keras does",
-            "mean(parts[-1])": _WHICH_MEAN,
+            "mean(parts[-1])": "",
         },
         # for each replica the numbers that it saw; not always equally many
         plain=[([[2.0, 3.0], [4.0, 5.0]],), ([[1.0, 2.0, 6.0], [4.0, 7.0]],), ([[3.0, 5.0], [8.0, 1.0], [9.0]],)],
         drawn=lambda draw: [([digits(draw, size) for size in sizes],) for sizes in ((2, 4), (3, 3, 2))],
-        hint=_WHICH_MEAN,
+        hint="each replica has its own moving mean; which of them is written to the file? Look at what was printed",
     ),
     Exercise(
         "03.bytes",

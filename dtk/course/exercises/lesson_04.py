@@ -75,7 +75,6 @@ CONFIG = Exercise(
     play=_without_chief,
     hint="look at the two that are printed above: what is the same in both, what is not?",
 )
-_MEANS_FIRST = N_("first each replica's mean, then what fit makes of these")
 
 EXERCISES = [
     CONFIG,
@@ -100,12 +99,12 @@ EXERCISES = [
         wrong={
             "mean(flat(parts))": "that is one device's mean, in which each example counts the same",
             "sum(mean(part) for part in parts)": Hints.SUM_OF_MEANS,
-            "sum(flat(parts)) / len(parts)": _MEANS_FIRST,
+            "sum(flat(parts)) / len(parts)": "",
         },
         # the losses of each replica's examples: the first batch is dealt out evenly, the others are not
         plain=[([[2.0, 4.0], [1.0, 1.0]],), ([[2.0, 4.0, 3.0], [1.0, 1.0]],)],
         drawn=lambda draw: [([digits(draw, size) for size in sizes],) for sizes in ((5, 4), (3, 3, 1))],
-        hint=_MEANS_FIRST,
+        hint="first each replica's mean, then what fit makes of these",
     ),
     Trial("04.strategy", hint_for=_strategy_hint),
 ]

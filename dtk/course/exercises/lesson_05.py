@@ -35,20 +35,17 @@ def _penalty_hint(share: Any, train: Any, whole_penalty: Any, draw: random.Rando
     return hint_for_share(train, "share", half_full(share), half_full(whole_penalty), global_batch=batch)
 
 
-_DIVIDED_BY = N_("by what was each share of this step divided, and how many images are in the step?")
-_SIZES = N_("how many arrays are in run.weights, and how many numbers are in one of them? See `.size`")
-
 EXERCISES = [
     Exercise(
         "05.short",
         given="shares, examples, full",
         right="sum(shares) * full / examples",
         wrong={
-            "sum(shares)": _DIVIDED_BY,
+            "sum(shares)": "",
             "shares[0] * full / examples": "this is one replica's part; the loss of the step is the sum of all shares",
             "sum(shares) / examples": "it divides by the full batch and by the step's images; undo the first division",
         },
-        hint=_DIVIDED_BY,
+        hint="by what was each share of this step divided, and how many images are in the step?",
         close=1e-3,
         play=lambda formula, run: formula(*_short_step(run)),
     ),
@@ -102,10 +99,10 @@ EXERCISES = [
         given="run",
         right="sum(weight.size for weight in run.weights)",
         wrong={
-            "len(run.weights)": _SIZES,
+            "len(run.weights)": "",
             "4 * sum(weight.size for weight in run.weights)": "that counts bytes; count numbers",
             "max(weight.size for weight in run.weights)": "that is the largest array alone",
         },
-        hint=_SIZES,
+        hint="how many arrays are in run.weights, and how many numbers are in one of them? See `.size`",
     ),
 ]

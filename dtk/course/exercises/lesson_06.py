@@ -87,20 +87,19 @@ def _as_text(answer: Callable[..., Any], folder: str, index: int) -> Any:
 
 
 _SHARED = N_("two workers that write to one file destroy each other's")
-_CHIEFS = N_("the chief's is the folder itself, another worker's is in it")
 _PLACE = Exercise(
     "06.place",
     given="folder, index",
     right="folder if index == 0 else f'{folder}/worker-{index}'",
     wrong={
         "folder": _SHARED,
-        "f'{folder}/worker-{index}'": _CHIEFS,
+        "f'{folder}/worker-{index}'": "",
         "folder if index == 0 else f'{folder}/worker'": _SHARED,
     },
     plain=[("out", 0), ("out", 1), ("runs/7", 0)],
     drawn=lambda draw: [(f"runs/{draw.randrange(9)}", index) for index in (1, 2, 5)],
     play=_as_text,
-    hint=_CHIEFS,
+    hint="the chief's is the folder itself, another worker's is in it",
 )
 
 

@@ -93,11 +93,7 @@ def _said_of(given: list[Any], whole: list[Any], done: int, steps: int) -> str:
     return _("these are not the batches that would have come: compare them with data.repeat(epochs)")
 
 
-_ATTEMPTS = N_("how many steps does the first attempt compute, and after which step does the second one begin?")
-_FOLLOW = N_("begin with worker 0, and go to the one that it waits for, as long as there is one")
-_SECOND_EPOCH = N_("after as many updates as an epoch has steps, epoch 2 begins with its first batch")
 _SHARES = N_("the share of a worker is given; what do the shares add up to?")
-_TRAINING = N_("how many of the machines train?")
 
 EXERCISES = [
     Exercise(
@@ -107,14 +103,14 @@ EXERCISES = [
         wrong={
             "steps": Hints.LOST_STEPS,
             "dies - 1 + steps": Hints.FROM_STEP_1,
-            "steps - (dies - 1) // every * every": _ATTEMPTS,
+            "steps - (dies - 1) // every * every": "",
         },
         # (steps in all, steps between two saves, the step before which a worker dies)
         plain=[(40, 10, 26), (40, 10, 5), (40, 10, 21), (40, 10, 20)],
         drawn=lambda draw: [
             (steps, every, draw.randint(2, steps)) for steps, every in ((60, 7), (100, 25), (90, 13), (500, 100))
         ],
-        hint=_ATTEMPTS,
+        hint="how many steps does the first attempt compute, and after which step does the second one begin?",
     ),
     Trial("07.rest", _hint_for_rest),
     Exercise(
@@ -122,29 +118,29 @@ EXERCISES = [
         given="waits",
         right=_followed,
         wrong={
-            "waits[0]": _FOLLOW,
+            "waits[0]": "",
             "min(worker for worker, there in waits.items() if there is None)": (
                 "this worker waits for no other, but does any other wait for it?"
             ),
-            _awaited: _FOLLOW,
-            "0": _FOLLOW,
+            _awaited: "",
+            "0": "",
         },
         drawn=_waits,
-        hint=_FOLLOW,
+        hint="begin with worker 0, and go to the one that it waits for, as long as there is one",
     ),
     Exercise(
         "07.place",
         given="updates, steps",
         right="(updates // steps + 1, updates % steps)",
         wrong={
-            "(updates // steps, updates % steps)": _SECOND_EPOCH,
+            "(updates // steps, updates % steps)": "",
             "(updates // steps + 1, 0)": "this begins the epoch anew, and trains its first batches twice",
             "(updates // steps + 1, updates % steps + 1)": "so one batch is left out that the weights have not seen",
         },
         # (updates that the checkpoint has seen, steps an epoch)
         plain=[(15, 11), (22, 11), (0, 11), (20, 11)],
         drawn=lambda draw: [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)],
-        hint=_SECOND_EPOCH,
+        hint="after as many updates as an epoch has steps, epoch 2 begins with its first batch",
     ),
     Exercise(
         "07.config",
@@ -164,9 +160,9 @@ EXERCISES = [
         "07.global_batch",
         given="machines, each",
         right="(machines - 1) * each",
-        wrong={"machines * each": _TRAINING, "each": _SHARES, "each / (machines - 1)": _SHARES},
+        wrong={"machines * each": "", "each": _SHARES, "each / (machines - 1)": _SHARES},
         plain=[(8, 32), (2, 64)],
         drawn=lambda draw: [(draw.randint(3, 40), 2**power) for power in (4, 5, 6, 7)],
-        hint=_TRAINING,
+        hint="how many of the machines train?",
     ),
 ]

@@ -67,20 +67,19 @@ _CULPRIT = Exercise(
     hint="which part of a step is short on the worker that all others wait for?",
 )
 
-_A_STEP = N_("a step is computing, once for each example, and one all-reduce")
 _COMMUNICATION = Exercise(
     "08.share",
     given="example, examples, reduce",
     right="reduce / (example * examples + reduce)",
     wrong={
         "reduce / (example * examples)": "that compares sending with computing; the share is of the whole step",
-        "reduce / (example + reduce)": _A_STEP,
+        "reduce / (example + reduce)": "",
         "example * examples + reduce": "that is the whole step in ms; which part of it is the all-reduce?",
     },
     # (ms of computing an example, examples of a worker, ms of the all-reduce)
     plain=[(0.1, 100, 10.0), (0.1, 300, 10.0)],
     drawn=lambda draw: [(draw.randint(1, 40) / 100, 2**power, float(draw.randint(1, 30))) for power in (4, 6, 8, 10)],
-    hint=_A_STEP,
+    hint="a step is computing, once for each example, and one all-reduce",
 )
 
 

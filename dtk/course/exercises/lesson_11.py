@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dtk.course.exercise import Exercise, Hints
-from dtk.language import N_
-
-_ONE_WEIGHT = N_("add up the bytes for one weight: weight, gradient, float32 copy, and each number of the optimizer")
-_BEFORE = N_("what lies in the memory before the first example comes, and how many bytes of it for each weight?")
 
 EXERCISES = [
     Exercise(
@@ -14,14 +10,14 @@ EXERCISES = [
         given="weights, moments",
         right="weights * (2 + 2 + 4 + 4 * moments)",
         wrong={
-            "2 * weights": _ONE_WEIGHT,
-            "weights * (2 + 4 + 4 * moments)": _ONE_WEIGHT,
+            "2 * weights": "",
+            "weights * (2 + 4 + 4 * moments)": "",
             "weights * (2 + 2 + 4 + 2 * moments)": Hints.FLOAT32,
         },
         # (weights, float32 numbers that the optimizer keeps for each)
         plain=[(1_000, 2), (1_000, 0)],
         drawn=lambda draw: [(draw.randint(1_000, 10**9), moments) for moments in (0, 1, 2, 3)],
-        hint=_ONE_WEIGHT,
+        hint="add up the bytes for one weight: weight, gradient, float32 copy, and each number of the optimizer",
     ),
     Exercise(
         "11.zero",
@@ -41,7 +37,7 @@ EXERCISES = [
         given="memory, weights, per_example",
         right="max(0, (memory - 16 * weights) // per_example)",
         wrong={
-            "memory // per_example": _BEFORE,
+            "memory // per_example": "",
             "(memory - 16 * weights) // per_example": (
                 "a batch can't be smaller than nothing: there is a case in which the states alone do not fit"
             ),
@@ -52,7 +48,7 @@ EXERCISES = [
         drawn=lambda draw: [
             (draw.randint(40, 80) * 10**9, draw.randint(1, 7) * 10**9, 1_887_436_801) for _ in range(4)
         ],
-        hint=_BEFORE,
+        hint="what lies in the memory before the first example comes, and how many bytes of it for each weight?",
     ),
     Exercise(
         "11.bubble",

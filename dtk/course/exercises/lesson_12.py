@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 
 from dtk.course.exercise import Exercise, Hints
-from dtk.language import N_
 
 
 def _texts(draw: random.Random) -> list[tuple[str]]:
@@ -36,7 +35,6 @@ def _expanded(text: str, width: Callable[[str], int] = len, after: int = 1, grou
     return found
 
 
-_BRACKETS = N_("part the text into names with or without brackets first, then what is in the brackets at its commas")
 _HOSTS = Exercise(
     "12.hosts",
     given="text",
@@ -44,11 +42,11 @@ _HOSTS = Exercise(
     wrong={
         partial(_expanded, width=lambda first: 1): "no node has that name: the zeros in front belong to it",
         partial(_expanded, after=0): "a range's last node belongs to it",
-        "text.split(',')": _BRACKETS,
+        "text.split(',')": "",
         partial(_expanded, groups=1): "after the first name there may be others",
     },
     drawn=_texts,
-    hint=_BRACKETS,
+    hint="part the text into names with or without brackets first, then what is in the brackets at its commas",
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 from dtk.course.exercise import Exercise
-from dtk.language import N_
 
 
 def _tables(draw: random.Random) -> list[tuple[dict[str, list[str]]]]:
@@ -26,8 +25,6 @@ def _begun(draw: random.Random) -> list[tuple[list[int]]]:
     most = draw.randint(20, 40)
     return [([most, most - 3, most - 1, most],), ([most - 2, most, most - 2, most - 1, most],), ([0, 1, 0],)]
 
-
-_BEGUN_BY_ALL = N_("an all-reduce is complete when each worker has begun it: compare each count with the greatest")
 
 EXERCISES = [
     Exercise(
@@ -59,12 +56,12 @@ EXERCISES = [
             "[begun.index(min(begun))] if min(begun) < max(begun) else []": (
                 "several workers may be behind, and the wait ends when the last of them has come"
             ),
-            "[worker for worker, count in enumerate(begun) if count < begun[0]]": _BEGUN_BY_ALL,
+            "[worker for worker, count in enumerate(begun) if count < begun[0]]": "",
         },
         # all-reduces that each worker has begun
         plain=[([5, 4],), ([4, 5, 5],), ([7, 7, 7],)],
         drawn=_begun,
-        hint=_BEGUN_BY_ALL,
+        hint="an all-reduce is complete when each worker has begun it: compare each count with the greatest",
     ),
     Exercise(
         "13.sums",
