@@ -59,7 +59,6 @@ class Here:
 
 _here: Here | None = None
 _seen_ended = False  # an earlier call of training_ended found the training ended
-ENDED = "ended"  # a file in the run's directory
 
 
 def enter(place: Here | None) -> None:
@@ -96,8 +95,8 @@ def training_ended() -> bool:
     global _seen_ended
     if _here is None or _here.mode in ("single", "apart") or _seen_ended:
         return True
-    said = (_here.run.path / ENDED).exists()  # by the kernel, where the workers are on other machines
-    _seen_ended = said or all(of_kind(worker.events, Finished) for worker in _here.run.each)
+    # Machines that have an evaluator among them share the run's directory.
+    _seen_ended = all(of_kind(worker.events, Finished) for worker in _here.run.each)
     if not _seen_ended:
         time.sleep(0.2)
     return False

@@ -77,4 +77,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *(name for name in vars(_api()) if not name.startswith("_"))})
+    return sorted({*globals(), *(name for name in dir(_api()) if not name.startswith("_"))})

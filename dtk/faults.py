@@ -5,7 +5,8 @@
 A fault comes right before the worker begins that step, so that it has recorded the steps before it and no more: in
 `fit` at the Recorder's `on_train_batch_begin`, in a loop at the end of the `dtk.record_step` before (step 1: the first
 call), in an Estimator at the hook's `before_run`, with `steps_per_execution=n` before the n steps that hold it. Without
-records nothing comes. Faults that end a worker first wait until its peers have recorded the step before.
+records nothing comes, and none in a later start of the cluster (`restarts=`). Faults that end a worker first wait until
+its peers have recorded the step before.
 
 This module says what is asked for; `dtk.worker.injecting` does it, in the worker.
 """
@@ -36,7 +37,6 @@ class Fault:
         step: the step that it comes before, from 1; a `slow` begins with step 1.
         seconds: of a `stall` (None: forever), or of each step of a `slow`.
         message: of an `exception`.
-        attempt: in which start of the cluster it comes, from 1 (`dtk.run(..., restarts=...)`); None: in each.
     """
 
     kind: str
@@ -44,14 +44,11 @@ class Fault:
     step: int = 1
     seconds: float | None = None
     message: str = ""
-    attempt: int | None = 1
 
     def __post_init__(self) -> None:
         name = f"dtk.faults.{self.kind}: "
         errors.whole_number(f"{name}worker", self.worker, 0)
         errors.whole_number(f"{name}step", self.step)
-        if self.attempt is not None:
-            errors.whole_number(f"{name}attempt", self.attempt)
         if self.kind == "slow":
             errors.seconds(f"{name}seconds_per_step", self.seconds)
         elif self.seconds is not None:
@@ -62,58 +59,53 @@ class Fault:
         said: dict[str, Any] = {"seconds_per_step": self.seconds} if self.kind == "slow" else {"step": self.step}
         if self.kind == "stall" and self.seconds is not None:
             said["seconds"] = self.seconds
-        if self.attempt != 1:
-            said["attempt"] = self.attempt
         more = "".join(
             f", {name}={f'{value:g}' if isinstance(value, float) else value}" for name, value in said.items()
         )
         return f"{self.kind}(worker={self.worker}{more})"
 
 
-def kill(worker: int, step: int, attempt: int | None = 1) -> Fault:
+def kill(worker: int, step: int) -> Fault:
     """The worker's process is killed by SIGKILL, as by the kernel when memory runs out: it can't report anything.
 
     Args:
         worker: its index.
         step: the step that it comes before, from 1.
-        attempt: in which start of the cluster, from 1; None: in each.
     """
-    return Fault("kill", worker, step, attempt=attempt)
+    return Fault("kill", worker, step)
 
 
-def stall(worker: int, step: int, seconds: float | None = None, attempt: int | None = 1) -> Fault:
+def stall(worker: int, step: int, seconds: float | None = None) -> Fault:
     """The worker's training stands still; its process lives and answers.
 
     Args:
-        worker, step, attempt: as of `kill`.
+        worker, step: as of `kill`.
         seconds: how long; None: forever.
     """
-    return Fault("stall", worker, step, seconds, attempt=attempt)
+    return Fault("stall", worker, step, seconds)
 
 
-def slow(worker: int, seconds_per_step: float, attempt: int | None = 1) -> Fault:
+def slow(worker: int, seconds_per_step: float) -> Fault:
     """A straggler: the worker begins each step late.
 
     Args:
-        worker, attempt: as of `kill`.
+        worker: as of `kill`.
         seconds_per_step: how late, in s.
     """
-    return Fault("slow", worker, seconds=seconds_per_step, attempt=attempt)
+    return Fault("slow", worker, seconds=seconds_per_step)
 
 
-def exception(
-    worker: int, step: int, message: str = "injected by dtk.faults.exception", attempt: int | None = 1
-) -> Fault:
+def exception(worker: int, step: int, message: str = "injected by dtk.faults.exception") -> Fault:
     """The worker raises RuntimeError in the middle of its training function.
 
     Args:
-        worker, step, attempt: as of `kill`.
+        worker, step: as of `kill`.
         message: of the RuntimeError.
     """
-    return Fault("exception", worker, step, message=str(message), attempt=attempt)
+    return Fault("exception", worker, step, message=str(message))
 
 
-def nan(worker: int, step: int, attempt: int | None = 1) -> Fault:
+def nan(worker: int, step: int) -> Fault:
     """The last trainable weight in this worker's memory becomes NaN, as by a damaged memory cell.
 
     Its loss of that step is then NaN, and its gradients; after the all-reduce of that step, all weights of all workers
@@ -121,21 +113,21 @@ def nan(worker: int, step: int, attempt: int | None = 1) -> Fault:
     itself inside of a `tf.function`, the next step may already have read its weights, and it comes one later.
 
     Args:
-        worker, step, attempt: as of `kill`.
+        worker, step: as of `kill`.
     """
-    return Fault("nan", worker, step, attempt=attempt)
+    return Fault("nan", worker, step)
 
 
-def drop_network(worker: int, step: int, attempt: int | None = 1) -> Fault:
+def drop_network(worker: int, step: int) -> Fault:
     """The worker and its peers hear nothing of each other any more, while their connections stay open: a cut cable.
 
     Sockets that nobody answers take the places of the worker's own, which needs no privilege; of new connections, too.
     What `dtk.ring` sends stays on one machine, and arrives.
 
     Args:
-        worker, step, attempt: as of `kill`.
+        worker, step: as of `kill`.
     """
-    return Fault("drop_network", worker, step, attempt=attempt)
+    return Fault("drop_network", worker, step)
 
 
 # ---- of a run

@@ -14,26 +14,12 @@ from test_compat import ALL
 CALL = "dtk.correct_keras()\n"
 
 
-def said(program, **changes):
-    """What a plain program prints last, as JSON; a ClusterConfigError as its sentence."""
-    code = f"import json, sys, types\nimport dtk\ntry:\n    result = {program}\n"
-    code += "except dtk.ClusterConfigError as error:\n    result = str(error)\nprint(json.dumps(result))"
-    return printed(code, **changes)
-
-
 def printed(code, **changes):
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment(**changes), capture_output=True, text=True, timeout=SECONDS
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def test_without_tensorflow_it_says_how_to_get_it():
-    absent = "sys.modules.update(tensorflow=None) or dtk.correct_keras()"
-    assert said(absent) == (
-        "dtk.correct_keras(): tensorflow is not installed in this environment; install it: pip install tensorflow"
-    )
 
 
 NAMES = ALL if lanes.KERAS_3 else []
@@ -90,25 +76,6 @@ fit = keras.Model.fit
 print(json.dumps([dtk.correct_keras(), keras.Model.fit is fit]))
 """
     assert printed(code) == [[], True]
-
-
-@pytest.mark.slow  # imports TensorFlow anew
-def test_after_a_model_was_made_it_is_refused():
-    code = """
-import json
-import keras
-import dtk
-made = keras.Sequential([keras.layers.Dense(1)], name="first")
-try:
-    result = dtk.correct_keras()
-except dtk.ClusterConfigError as error:
-    result = str(error)
-print(json.dumps(result))
-"""
-    assert printed(code) == (
-        "dtk.correct_keras(): a model was made before (Sequential 'first'), and what Keras has prepared for it stays "
-        "uncorrected; call it before the first model, best right after the imports"
-    )
 
 
 @pytest.mark.slow  # imports TensorFlow anew

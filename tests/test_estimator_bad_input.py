@@ -48,17 +48,6 @@ def test_keras_3_is_refused_before_anything_starts():
         dtk.run(estimating.train, keras=3)
 
 
-@pytest.mark.trains
-def test_evaluate_hooks_hold_no_recorder():
-    def train():
-        spec = dtk.estimator.EvalSpec(lambda: estimating.input_fn_of("eval", 64), hooks=[dtk.EstimatorRecorder()])
-        data = dtk.estimator.TrainSpec(lambda: estimating.input_fn_of("train", 64), max_steps=2)
-        dtk.estimator.train_and_evaluate(estimating.estimator(), data, spec)
-
-    with pytest.raises(dtk.WorkerFailed, match="training hook; leave it out of EvalSpec"):
-        dtk.baseline(train)
-
-
 def test_train_and_evaluate_in_this_process_itself():
     with pytest.raises(dtk.ClusterConfigError, match=NO_CLUSTER):
         dtk.estimator.train_and_evaluate(None, None, None)

@@ -131,10 +131,6 @@ def test_a_fault_that_there_cannot_be(make, words):
             "with force=True)",
         ),
         (
-            {"faults": [faults.kill(1, 1, attempt=3)], "restarts": 1},
-            "faults: kill(worker=1, step=1, attempt=3) with restarts=1: attempt 2 is the last",
-        ),
-        (
             {"faults": faults.kill(1, 1)},
             "faults=kill(worker=1, step=1): it takes a list, such as [dtk.faults.kill(worker=1, step=20)]",
         ),
@@ -153,10 +149,10 @@ def test_a_run_that_cannot_be_asked_for(asked, words):
 
 
 def test_a_fault_says_what_was_asked_for():
-    shown = [faults.stall(1, 2, 3), faults.slow(0, 0.05), faults.nan(1, 2, attempt=None), faults.drop_network(1, 7)]
+    shown = [faults.stall(1, 2, 3), faults.slow(0, 0.05), faults.nan(1, 2), faults.drop_network(1, 7)]
     assert [repr(fault) for fault in shown] == [
         "stall(worker=1, step=2, seconds=3)",
         "slow(worker=0, seconds_per_step=0.05)",
-        "nan(worker=1, step=2, attempt=None)",
+        "nan(worker=1, step=2)",
         "drop_network(worker=1, step=7)",
     ]

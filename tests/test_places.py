@@ -229,21 +229,21 @@ def test_what_can_not_be_made(arguments, words):
 
 def test_a_trap_waits_for_its_own_worker_to_stand_still(monkeypatch):
     broken, heard = [], []
-    monkeypatch.setattr(hosts._Machine, "breaks", lambda self, how: broken.append((self.name, how)))
-    machine, traps = hosts._Machine("node-1", "127.0.0.2", LentMachine("127.0.0.2", None)), {1: signal.SIGSTOP}
-    takes = functools.partial(hosts._watched, heard.append, 1, machine, traps)
+    monkeypatch.setattr(hosts, "signal_below", lambda pid, how: broken.append((pid, how)))
+    machines = [LentMachine(f"127.0.0.{k + 1}", None, facts={"pid": k}) for k in (0, 1)]
+    traps = hosts._Traps({1: signal.SIGSTOP}, machines=machines)
+    takes = functools.partial(traps.watch, 1, heard.append)
     event = b'{"at": 1.0, "state": "fault", "kind": "stall", "step": 3}\n'
     data = base64.b64encode(event).decode()
     takes(FilePart("run", "worker-0/events.jsonl", 0, len(event), data))
     takes(FilePart("run", "worker-1/log.txt", 0, len(event), data))
+    takes(Gone("the agent's last words"))
     assert broken == []
     takes(FilePart("run", "worker-1/events.jsonl", 0, len(event), data))
     takes(FilePart("run", "worker-1/events.jsonl", 0, len(event), data))
-    assert broken == [("node-1", signal.SIGSTOP)], "once"
-    takes(Gone("the agent's last words"))
-    machine.broken = True
-    takes(Gone("the agent's last words"))
-    assert heard[-2:] == [Gone("the agent's last words"), Gone("the connection to it has ended")]
-    machine.stopped = True
+    assert broken == [(1, signal.SIGSTOP)], "once"
     takes(Gone("a pipe that ended"))
-    assert heard[-1] == Gone("the connection to it has ended"), "a silent machine says nothing"
+    traps.broken[1] = signal.SIGKILL
+    takes(Gone("the agent's last words"))
+    said = [message for message in heard if isinstance(message, Gone)]
+    assert said == [Gone("the agent's last words"), Gone("the connection to it has ended")], "no word of a silent one"

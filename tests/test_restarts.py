@@ -11,15 +11,22 @@ from dtk import faults
 pytestmark = pytest.mark.trains
 
 
+def failing_again():
+    made = resuming(8 if dtk.environment.here().run.attempt == 2 else 10, 4)
+    if made == 8 and dtk.is_chief():
+        raise RuntimeError("in the second start")
+    return made
+
+
 def test_the_steps_that_count_and_all_attempts(capsys, monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "text")
-    given = [faults.kill(worker=1, step=6), faults.exception(worker=0, step=8, attempt=2)]
-    run = dtk.run(resuming, args=(10, 4), faults=given, restarts=2)
+    given = [faults.kill(worker=1, step=6), faults.exception(worker=0, step=8)]
+    run = dtk.run(failing_again, faults=given, restarts=2)
     assert run.results == [10, 10]
     assert [attempt.number for attempt in run.attempts] == [1, 2, 3]
     assert [attempt.failed for attempt in run.attempts] == [
         "worker 1 was killed by SIGKILL; as asked: kill(worker=1, step=6)",
-        "worker 0 raised RuntimeError: injected by dtk.faults.exception",
+        "worker 0 raised RuntimeError: in the second start",
         None,
     ]
     assert all(attempt.seconds > 0 for attempt in run.attempts)
@@ -35,17 +42,14 @@ def test_the_steps_that_count_and_all_attempts(capsys, monkeypatch):
     assert repr(run.attempts[0]).endswith(f", {run.attempts[0].failed}>")
 
 
-def test_faults_come_in_the_first_attempt_unless_told():
-    always = faults.exception(worker=1, step=2, attempt=None)
-    with pytest.raises(dtk.WorkerFailed, match="injected") as caught:
-        dtk.run(steps_of, args=(3,), faults=[always], restarts=2)
+def always_failing():
+    raise ValueError("always")
+
+
+def test_the_last_failure_is_raised_where_no_restarts_are_left():
+    with pytest.raises(dtk.WorkerFailed, match="always") as caught:
+        dtk.run(always_failing, restarts=2)
     assert len(caught.value.folder.attempts) == 3
-    assert len(dtk.run(steps_of, args=(3,), faults=[faults.exception(1, 2)], restarts=2).attempts) == 2
-
-
-def test_a_fault_for_an_attempt_that_was_not_made(capsys):
-    dtk.run(steps_of, args=(3,), faults=[faults.kill(1, 2, attempt=2)], restarts=1)
-    assert "kill(worker=1, step=2, attempt=2) was not triggered (starts of the cluster: 1, " in capsys.readouterr().out
 
 
 def test_a_stall_starts_again_too():

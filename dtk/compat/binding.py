@@ -25,6 +25,7 @@ from typing import Any
 from dtk.compat.libraries import tf
 
 _BIND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, use_errno=True)
+_real: Any = _BIND(("bind", ctypes.CDLL(None)))
 
 _address: bytes | None = None  # of IPv4; None: the wildcard stays
 
@@ -63,15 +64,8 @@ def patch() -> int:
 
     0 where none was found: on another system than Linux, or because TensorFlow binds in another way now.
     """
-    real, ours = (ctypes.cast(each, ctypes.c_void_p).value for each in (ctypes.CDLL(None).bind, _ours))
-    assert real is not None
-    assert ours is not None
+    real, ours = (ctypes.cast(each, ctypes.c_void_p).value or 0 for each in (ctypes.CDLL(None).bind, _ours))
     return sum(_write(place, ours) for place in list(_places(real)))
-
-
-@cache
-def _real() -> Any:
-    return _BIND(("bind", ctypes.CDLL(None)))
 
 
 @_BIND
@@ -81,11 +75,11 @@ def _ours(descriptor: int, address: int, length: int) -> int:
     changed = _narrowed(given)
     ctypes.set_errno(0)
     if changed is given:
-        return int(_real()(descriptor, address, length))
+        return int(_real(descriptor, address, length))
     buffer = ctypes.create_string_buffer(changed, len(changed))
-    status = int(_real()(descriptor, ctypes.addressof(buffer), len(changed)))
+    status = int(_real(descriptor, ctypes.addressof(buffer), len(changed)))
     if status and ctypes.get_errno() == errno.EADDRNOTAVAIL:  # a name for another machine's address, which leads here
-        return int(_real()(descriptor, address, length))
+        return int(_real(descriptor, address, length))
     return status
 
 

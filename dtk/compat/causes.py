@@ -15,13 +15,9 @@ from collections.abc import Iterator
 
 def cause_of(error: BaseException) -> BaseException:
     """The innermost exception that `error` was made from by Keras; `error` itself elsewhere."""
-    seen = {id(error)}
-    while True:
-        inner = error.__context__
-        if inner is None or id(inner) in seen or error.__cause__ is not None or not _wraps(error, inner):
-            return error
-        seen.add(id(inner))
+    while (inner := error.__context__) is not None and error.__cause__ is None and _wraps(error, inner):
         error = inner
+    return error
 
 
 def _wraps(error: BaseException, inner: BaseException) -> bool:

@@ -21,9 +21,8 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dtk.compat.libraries import replaces, tf
+from dtk.compat.libraries import changed, replaces, tf
 
-_ABORTED = 10  # tf.errors.ABORTED
 _tables: list[weakref.ref[Any]] = []  # of the strategies made here, in that order
 _SUMS = "here.sum"
 _sums: list[int] = []  # how many there were, once `watch_sums` was called
@@ -127,7 +126,7 @@ def abort(why: str) -> None:
     """From any thread: every collective that waits ends with an error, and so does every further one until `enable`."""
     from tensorflow.python.eager import context
 
-    context.context().abort_collective_ops(_ABORTED, why)
+    context.context().abort_collective_ops(tf.errors.ABORTED, why)
 
 
 def enable() -> bool:
@@ -138,13 +137,8 @@ def enable() -> bool:
     definition = getattr(ours, "_collective_ops_server_def", None)
     if definition is None:
         return False
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # it warns that this may be wrong after the start
-    try:
+    with changed(logging.getLogger("absl"), disabled=True):  # it warns that this may be wrong after the start
         ours.enable_collective_ops(definition)
-    finally:
-        logger.setLevel(level)
     return True
 
 

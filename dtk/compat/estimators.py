@@ -9,52 +9,44 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import importlib
 import importlib.util
 import sys
 import threading
 import weakref
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from dtk import errors
 from dtk.compat.fingerprint import row
-from dtk.compat.libraries import replaces, tf
+from dtk.compat.libraries import changed, installed_keras_2, replaces, tf
 from dtk.errors import ClusterConfigError
 
 _API = "tensorflow_estimator._api.v2.estimator"  # the package's own list of tf.estimator's names in TensorFlow 2
 _CORE = "tensorflow_estimator.python.estimator"
 _INDEPENDENT_WORKER = "independent_worker"  # distribute_coordinator.CoordinatorMode
 
-_api: ModuleType | None = None
-
 
 def is_native() -> bool:
-    """Whether this TensorFlow still brings tf.estimator itself; without importing it."""
-    spec = importlib.util.find_spec("tensorflow")
-    home = Path(spec.origin).parent if spec is not None and spec.origin else Path()
-    return (home / "python" / "distribute" / "estimator_training.py").exists()
+    """Whether this TensorFlow still brings tf.estimator itself, as up to 2.15; without importing it."""
+    return installed_keras_2() is not None
 
 
+@functools.cache
 def api() -> ModuleType:
-    """A module with tf.estimator's public names, and `model_to_estimator`. Imports TensorFlow.
+    """The module tf.estimator, and among its names `model_to_estimator`. Imports TensorFlow.
 
     Raises ClusterConfigError where tensorflow-estimator is missing.
     """
-    global _api
-    if _api is None:
-        native = is_native()
-        if native:
-            names, convert = tf.estimator, tf.keras.estimator.model_to_estimator
-        else:
-            errors.need("estimator", "dtk.estimator")
-            _stand_in()
-            names, convert = importlib.import_module(_API), _model_to_estimator
-        _api = ModuleType("dtk.estimator", "tf.estimator")
-        _api.__dict__.update({name: getattr(names, name) for name in dir(names) if name[0] != "_"})
-        vars(_api)["model_to_estimator"] = convert
-    return _api
+    if is_native():
+        names, convert = tf.estimator, tf.keras.estimator.model_to_estimator
+    else:
+        errors.need("estimator", "dtk.estimator")
+        _stand_in()
+        names, convert = importlib.import_module(_API), _model_to_estimator
+    vars(names)["model_to_estimator"] = convert
+    return names
 
 
 def _model_to_estimator(keras_model: Any = None, **kwargs: Any) -> Any:
@@ -79,23 +71,11 @@ def _stand_in() -> None:
     package.__path__ = list(spec.submodule_search_locations or [])
     package.__spec__ = spec
     exporting = ModuleType(f"{_CORE}.estimator_export")
-    vars(exporting)["estimator_export"] = _Export
+    # `@estimator_export("estimator.X")`, without an API to export to.
+    vars(exporting)["estimator_export"] = lambda *names, v1=None: lambda symbol: symbol
     sys.modules.setdefault("tensorflow.python.distribute.estimator_training", sys.modules[__name__])
     for module in (package, exporting):
         sys.modules.setdefault(module.__name__, module)
-
-
-class _Export:
-    """`@estimator_export("estimator.X")`, without an API to export to."""
-
-    def __init__(self, *names: str, v1: Any = None):
-        pass
-
-    def __call__(self, symbol: Any) -> Any:
-        return symbol
-
-    def export_constant(self, module_name: str, name: str) -> None:
-        pass
 
 
 # ---- in place of tensorflow.python.distribute.estimator_training: the functions by the names that Estimator calls,
@@ -200,7 +180,7 @@ def apply(listener: Any, replicas: int) -> None:
     @replaces(cls, "_train_model")
     def train_model(original: Any, self: Any, input_fn: Any, hooks: Any, saving_listeners: Any) -> Any:
         loss = original(self, input_fn, listener.hooks(list(hooks), self), saving_listeners)
-        listener.trained(self, loss)
+        listener.trained(loss)
         return loss
 
     @replaces(cls, "_call_model_fn")
@@ -276,11 +256,8 @@ def evaluate_checkpoint(executor: Any, path: str) -> None:
     if not hasattr(executor, "_dtk_evaluator"):
         limit = executor._train_spec.max_steps
         executor._dtk_evaluator = type(executor)._Evaluator(estimator, executor._eval_spec, limit)
-    estimator.latest_checkpoint = lambda: path  # the evaluator asks for the latest, and each one is wanted
-    try:
+    with changed(estimator, latest_checkpoint=lambda: path):  # the evaluator asks for the latest, and each is wanted
         executor._dtk_evaluator.evaluate_and_export()
-    finally:
-        del estimator.latest_checkpoint
 
 
 def _without_keras3() -> contextlib.AbstractContextManager[Any]:
@@ -289,8 +266,6 @@ def _without_keras3() -> contextlib.AbstractContextManager[Any]:
     """
     if is_native():
         return contextlib.nullcontext()
-    from unittest import mock  # which takes long to import
-
     import keras
 
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -299,4 +274,4 @@ def _without_keras3() -> contextlib.AbstractContextManager[Any]:
             "tf.keras inside model_fn, which is tf_keras in the workers of an Estimator run"
         )
 
-    return mock.patch.object(keras.layers.Layer, "__call__", refuse)
+    return changed(keras.layers.Layer, __call__=refuse)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from dtk.compat.states import drawn_from
 from dtk.compat.updates import drawn
 
 Element = tuple[Any, ...]  # of each replica its part
+Parts = tuple[Iterator[Element], ...]  # of each replica what it goes through
 MOST_CALLED = 50  # functions that are asked for what they read
 
 
@@ -96,6 +98,7 @@ class Feed:
         self._replicas = 1 if self._strategy is None else self._strategy.num_replicas_in_sync
         self._lock = threading.Lock()
         self._whole = isinstance(source, (tf.data.Dataset, tf.distribute.DistributedDataset))
+        self._source = None if self._whole else _Source(source)
         self._own = None if self._whole else self._parts()
         self.replay(None)
         handed = self._distributed(iter(range(self._replicas))) if self._strategy else self._dataset(0)
@@ -130,8 +133,8 @@ class Feed:
 
     def begins(self) -> None:
         """Before a call: of an iterator as many elements as the call before has read are taken ahead."""
-        if self._own is not None:
-            self._own.fetch(max(1, len(self.given)))
+        if self._source is not None:
+            self._source.fetch(max(1, len(self.given)))
         self.given, self._size, self.lost = [], 0, False
         self.replay(None)
 
@@ -139,23 +142,25 @@ class Feed:
         """From now on it hands out these; None: what the source gives."""
         self._again = elements
         self._now = self._own if elements is None else self._parts()
-        self._passes, self._begun = [0] * self._replicas, list[_Parts]()
+        self._passes, self._begun = [0] * self._replicas, list[Parts]()
 
-    def _parts(self) -> _Parts:
-        if self._again is not None:
-            return _Parts(self._again, self._replicas, lambda _: None)
-        return _Parts(map(self._split, self.source), self._replicas, self._keep)
+    def _parts(self) -> Parts:
+        return itertools.tee(self._given() if self._again is None else self._again, self._replicas)
 
-    def _split(self, element: Any) -> Element:
-        if self._strategy is None:
-            return (element,)
-        leaves = map(self._strategy.experimental_local_results, tf.nest.flatten(element))
-        return tuple(tf.nest.pack_sequence_as(element, parts) for parts in zip(*leaves, strict=True))
+    def _given(self) -> Iterator[Element]:
+        """What the source gives, each element kept as the first replica begins to take it."""
+        for element in self._source or self.source:
+            parts: Element = (element,)
+            if self._strategy is not None:
+                leaves = map(self._strategy.experimental_local_results, tf.nest.flatten(element))
+                parts = tuple(tf.nest.pack_sequence_as(element, its) for its in zip(*leaves, strict=True))
+            self._keep(parts)
+            yield parts
 
     def _elements(self, replica: int) -> Iterator[Any]:
         """An iterator's, for one replica, of all calls."""
-        while found := self._next(replica, None):
-            yield found[0]
+        while (found := self._next(replica, None)) is not None:
+            yield found[replica]
 
     def _pass(self, replica: int) -> Iterator[Any]:
         """A dataset's, for one replica, of one pass."""
@@ -166,15 +171,15 @@ class Feed:
                 self._begun.append(self._parts())
             self.lost = self.lost or (number > 0 and self._again is None)
             parts = self._begun[number]
-        while found := self._next(replica, parts):
-            yield found[0]
+        while (found := self._next(replica, parts)) is not None:
+            yield found[replica]
 
-    def _next(self, replica: int, parts: _Parts | None) -> list[Any]:
-        """A list of what the replica reads next; [] at the end. parts: of a dataset's pass; None: an iterator's."""
+    def _next(self, replica: int, parts: Parts | None) -> Element | None:
+        """The element that the replica reads next; None at the end. parts: of a dataset's pass; None: an iterator's."""
         with self._lock:
             parts = parts or self._now
             assert parts is not None, "an iterator has its own from the start"
-            return parts.next(replica)
+            return next(parts[replica], None)
 
     def _keep(self, element: Element) -> None:
         leaves = [leaf for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor)]
@@ -203,36 +208,21 @@ def _batch(arguments: Any) -> list[Element]:
     return [tuple(zip(*(parts for parts in leaves if len(parts) == replicas), strict=True))] if leaves else []
 
 
-class _Parts:
-    """Elements of which each replica takes its own part. kept: gets each element that one has begun to take."""
+class _Source:
+    """An iterator of which elements can be taken before they are asked for, in the thread of the program."""
 
-    def __init__(self, elements: Iterable[Element], replicas: int, kept: Callable[[Element], None]):
-        self._elements, self._kept = iter(elements), kept
-        self._ahead: list[Element] = []
-        self._taken = [0] * replicas  # of those ahead
+    def __init__(self, source: Iterable[Any]):
+        self._source, self._ahead = iter(source), list[Any]()
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            self.fetch(1)
+            if not self._ahead:
+                return
+            yield self._ahead.pop(0)
 
     def fetch(self, count: int) -> None:
-        """Takes so many elements before they are asked for, in the thread of the program."""
-        while len(self._ahead) < count:
-            try:
-                self._ahead.append(next(self._elements))
-            except StopIteration:
-                return
-
-    def next(self, replica: int) -> list[Any]:
-        """A list of the part; [] at the end."""
-        place = self._taken[replica]
-        self.fetch(place + 1)
-        if place == len(self._ahead):
-            return []
-        element = self._ahead[place]
-        if place == max(self._taken):  # the first to have it
-            self._kept(element)
-        self._taken[replica] += 1
-        if min(self._taken):
-            self._ahead.pop(0)
-            self._taken = [taken - 1 for taken in self._taken]
-        return [element[replica]]
+        self._ahead += itertools.islice(self._source, max(0, count - len(self._ahead)))
 
 
 # ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files

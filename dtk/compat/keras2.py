@@ -40,8 +40,8 @@ def follow() -> None:
     old, new = (f"{_directory(name)}{os.sep}api{os.sep}" for name in _packages())
     for name in [n for n in sys.modules if n == "tensorflow" or n.startswith(_PLACES)]:
         path = list(vars(sys.modules[name]).get("__path__") or [])
-        if any(entry.startswith(old) for entry in path):
-            moved = [new + entry.removeprefix(old) if entry.startswith(old) else entry for entry in path]
+        moved = [new + entry.removeprefix(old) if entry.startswith(old) else entry for entry in path]
+        if moved != path:
             sys.modules[name].__path__ = moved
 
 

@@ -9,19 +9,17 @@ installed Keras; what is touched, since when, and which test says that it can go
 from __future__ import annotations
 
 import functools
-import gc
 import importlib
-import importlib.util
 import inspect
 import linecache
-import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 import wrapt
 
-from dtk.compat.libraries import installed_keras_2, keras_2_chosen, keras_major, replaces, tf
+from dtk.compat.fingerprint import first_leaf
+from dtk.compat.libraries import changed, installed_keras_2, keras_2_chosen, keras_major, replaces, tf
 from dtk.compat.per_replica import first_spec
 from dtk.errors import ClusterConfigError, library_of
 
@@ -57,25 +55,15 @@ def correct_keras() -> list[str]:
         The names of the corrections that are in force, such as "metrics reduced without axis"; [] where none is needed.
 
     Raises:
-        ClusterConfigError: TensorFlow or Keras is not installed, Keras has another backend, or a model was made before.
+        ClusterConfigError: Keras has another backend.
     """
-    for package in ("tensorflow", "keras"):
-        if importlib.util.find_spec(package) is None:
-            raise _refusal(f"{package} is not installed in this environment", f"install it: pip install {package}")
     importlib.import_module("tensorflow")
     if not keras_2_chosen():
         backend = importlib.import_module("keras").backend.backend()
         if installed_keras_2() is None and backend != "tensorflow":
-            remedy = "set KERAS_BACKEND=tensorflow before Keras is imported"
-            raise _refusal(f"Keras computes with {backend} here, and tf.distribute needs TensorFlow", remedy)
-    before = len(_applied)
+            what = f"dtk.correct_keras(): Keras computes with {backend} here, and tf.distribute needs TensorFlow"
+            raise ClusterConfigError(what, remedy="set KERAS_BACKEND=tensorflow before Keras is imported")
     when_imported()
-    made = _a_model() if len(_applied) > before else None
-    if made:
-        raise _refusal(
-            f"a model was made before ({made}), and what Keras has prepared for it stays uncorrected",
-            "call it before the first model, best right after the imports",
-        )
     return list(_applied)
 
 
@@ -88,41 +76,16 @@ def _correct(keras: Any) -> None:
     """Nothing of Keras 2, another backend than TensorFlow, and a Keras 3 that has none of the faults is touched."""
     if keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
         return
-    faults = [
-        name
-        for name, (module, is_faulty, _) in _CORRECTIONS.items()
-        if name not in _applied and is_faulty(_source(module))
-    ]
-    for name in faults:
-        _CORRECTIONS[name][2]()
-    _applied.extend(faults)
-    if faults and REFUSALS not in _applied:
+    for name, (module, is_faulty, correction) in _CORRECTIONS.items():
+        # Not inspect.getsource: it looks at every module there is, for 30 ms and tens of MB.
+        source = linecache.getlines(str(importlib.import_module(f"keras.src.{module}").__file__))
+        if name not in _applied and is_faulty("".join(source)):
+            correction()
+            _applied.append(name)
+    if _applied and REFUSALS not in _applied:
         for method in _DATA:
             _refuse(keras.Model, method)
         _applied.append(REFUSALS)
-
-
-def _a_model() -> str | None:
-    """A model of Keras 3 that is there, in words; None where there is none."""
-    kind = sys.modules["keras"].Model
-    found = next((each for each in gc.get_objects() if issubclass(type(each), kind)), None)
-    return None if found is None else f"{type(found).__name__} {getattr(found, 'name', '')!r}"
-
-
-def _refusal(what: str, remedy: str) -> ClusterConfigError:
-    return ClusterConfigError(f"dtk.correct_keras(): {what}", remedy=remedy)
-
-
-def _source(module: str) -> str:
-    """Of a module of Keras's. Not inspect.getsource: it looks at every module there is, for 30 ms and tens of MB."""
-    return "".join(linecache.getlines(str(importlib.import_module(f"keras.src.{module}").__file__)))
-
-
-def multi_worker(strategy: Any) -> bool:
-    """Whether the strategy is a MultiWorkerMirroredStrategy that found a cluster in TF_CONFIG."""
-    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and bool(
-        strategy.extended._in_multi_worker_mode()
-    )
 
 
 @_corrects("build from the spec", _TRAINER, lambda source: "distribute_strategy.reduce(" in source)
@@ -153,7 +116,7 @@ def _reduce_whole_values() -> None:
 
     @replaces(trainer, "reduce_per_replica")
     def reduce_per_replica(original: Any, values: Any, strategy: Any, reduction: str) -> Any:
-        if reduction in ("auto", "mean") and multi_worker(strategy):
+        if reduction in ("auto", "mean") and trainer._collective_all_reduce_multi_worker(strategy):
             return tree.map_structure(lambda v: strategy.reduce("MEAN", v, axis=None), values)
         return original(values, strategy, reduction)
 
@@ -178,10 +141,9 @@ def _step_by_step() -> None:
     def make_function(original: Any, self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
         if not _is_mirrored(self.distribute_strategy):
             return original(self, step_function if self.run_eagerly else _as_a_whole(step_function))
-        step = _after_its_data(step_function)
         normalises = any(isinstance(layer, BatchNormalization) for layer in self._flatten_layers())
-        guarded = step_function == self.train_step and normalises
-        return _several_steps(self, _single_step(trainer, self, step, guarded), original(self, step))
+        step = _after_its_data(step_function, guarded=step_function == self.train_step and normalises)
+        return _several_steps(self, original(self, step))
 
 
 def _as_a_whole(step_function: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,13 +155,19 @@ def _as_a_whole(step_function: Callable[..., Any]) -> Callable[..., Any]:
     return tf.function(step_function, autograph=False, experimental_attributes={"_noinline": True})
 
 
-def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:
-    """The step, of which nothing happens (such as counting it) unless there is data for it."""
+def _after_its_data(step_function: Callable[..., Any], guarded: bool) -> Callable[..., Any]:
+    """The step, of which nothing happens (such as counting it) unless there is data for it.
+
+    guarded: it stops before a replica with 0 examples turns BatchNormalization's weights into NaN, on every worker.
+    Other layers need no such check: an empty share contributes a loss and gradients of 0.
+    """
 
     @functools.wraps(step_function)
     def step(data: Any) -> Any:
-        tensors = [leaf for leaf in tf.nest.flatten(data, expand_composites=True) if isinstance(leaf, tf.Tensor)]
-        with tf.control_dependencies(tensors):
+        before = [leaf for leaf in tf.nest.flatten(data, expand_composites=True) if isinstance(leaf, tf.Tensor)]
+        if guarded:
+            before.append(tf.debugging.assert_positive(tf.shape(first_leaf(data))[0], message=_NO_EXAMPLES))
+        with tf.control_dependencies(before):
             try:
                 return step_function(data)
             except (TypeError, ValueError) as error:
@@ -210,45 +178,22 @@ def _after_its_data(step_function: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
-def _single_step(trainer: Any, model: Any, step_function: Callable[..., Any], guarded: bool) -> Any:
-    """One step on what the iterator gives next, as Keras's own `one_step_on_data` has it."""
-    strategy = model.distribute_strategy
-
-    @tf.autograph.experimental.do_not_convert
-    def on_data(data: Any) -> Any:
-        outputs = strategy.run(step_function, args=(data,))
-        return trainer.reduce_per_replica(outputs, strategy, reduction="auto")
-
-    if not model.run_eagerly:
-        on_data = tf.function(on_data, reduce_retracing=True, jit_compile=model.jit_compile)
-    on_data = model._autoconvert_optionals(on_data)
-
-    @tf.autograph.experimental.do_not_convert
-    def on_iterator(iterator: Any) -> Any:
-        data = iterator.get_next()
-        if guarded:
-            _assert_examples(strategy, data)
-        return on_data(data)
-
-    return on_iterator if model.run_eagerly else tf.function(on_iterator, reduce_retracing=True)
-
-
-def _several_steps(model: Any, single: Callable[..., Any], keras_own: Callable[..., Any]) -> Callable[..., Any]:
+def _several_steps(model: Any, keras_own: Callable[..., Any]) -> Callable[..., Any]:
     def function(iterator: Any) -> Any:
         if not isinstance(iterator, tf.distribute.DistributedIterator):
             return keras_own(iterator)  # train_on_batch and test_on_batch
-        outputs = None
-        for _ in range(model.steps_per_execution):
-            try:
-                outputs = single(iterator)
-            except tf.errors.OutOfRangeError:
-                if outputs is None:
-                    raise  # Keras takes it for the end of the epoch
-                break
-            except tf.errors.InvalidArgumentError as error:
-                if _NO_EXAMPLES in str(error):
-                    raise ClusterConfigError(_NO_EXAMPLES) from None
-                raise
+        outputs, steps = None, model.steps_per_execution
+        try:
+            with changed(model, steps_per_execution=1):  # of a single step Keras makes no loop
+                for _ in range(steps):
+                    outputs = keras_own(iterator)
+        except tf.errors.OutOfRangeError:
+            if outputs is None:
+                raise  # Keras takes it for the end of the epoch
+        except tf.errors.InvalidArgumentError as error:
+            if _NO_EXAMPLES in str(error):
+                raise ClusterConfigError(_NO_EXAMPLES) from None
+            raise
         return outputs
 
     return function
@@ -258,19 +203,6 @@ _NO_EXAMPLES = (
     "a batch had fewer examples than there are replicas, so that one replica got 0 examples, and BatchNormalization "
     "has no mean of 0 examples; batch with drop_remainder=True, or choose another batch size"
 )
-
-
-def _assert_examples(strategy: Any, data: Any) -> None:
-    """Stops before a replica with 0 examples turns BatchNormalization's weights into NaN, on every worker.
-
-    Other layers need no such check: an empty share contributes a loss and gradients of 0.
-    """
-    from keras import tree
-
-    leaves = (leaf for leaf in tree.flatten(data) if not isinstance(leaf, tf.experimental.Optional))
-    first = next(leaf for leaf in leaves if leaf is not None)
-    for local in strategy.experimental_local_results(first):
-        tf.debugging.assert_positive(tf.shape(local)[0], message=_NO_EXAMPLES)
 
 
 @_corrects(

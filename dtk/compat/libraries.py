@@ -6,11 +6,12 @@ Keras 2 is the package tf_keras. With TF_USE_LEGACY_KERAS=1 `tf.keras` is tf_ker
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import operator
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -67,6 +68,22 @@ def replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[.
         return replacement
 
     return put
+
+
+@contextlib.contextmanager
+def changed(owner: Any, **attributes: Any) -> Iterator[None]:
+    """While the block lasts, an object, a module or a class has these attributes; reentrant.
+
+    Afterwards it has those from before; what it had not is None.
+    """
+    before = {name: getattr(owner, name, None) for name in attributes}
+    for name, value in attributes.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
 
 
 # ---- which Keras

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dtk.compat.libraries import replaces, tf
+from dtk.compat.libraries import changed, replaces, tf
 
 TAKE, REDUCE = "take", "reduce"
 Report = Callable[[str, float, float, int], None]  # kind, begin and end in seconds of time.time(), bytes
@@ -41,11 +41,8 @@ def listen(report: Report) -> None:
             def take(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
                 if getattr(_within, "take", False):
                     return original(self, *args, **kwargs)
-                _within.take = True
-                try:
+                with changed(_within, take=True):
                     return _marked(report, TAKE, lambda _: original(self, *args, **kwargs))
-                finally:
-                    _within.take = False
 
 
 def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = None) -> Any:
@@ -112,8 +109,6 @@ def _report(report: Report, kind: str, began: Any, ended: Any, size: Any) -> Any
 
 
 def _tensors(value: Any) -> list[Any]:
-    parts = []
-    for leaf in tf.nest.flatten(value, expand_composites=True):
-        leaf = getattr(leaf, "_variant_tensor", leaf)  # an Optional
-        parts += [leaf] if isinstance(leaf, tf.Tensor) else []
-    return parts
+    leaves = tf.nest.flatten(value, expand_composites=True)
+    parts = [getattr(leaf, "_variant_tensor", leaf) for leaf in leaves]  # of an Optional
+    return [part for part in parts if isinstance(part, tf.Tensor)]

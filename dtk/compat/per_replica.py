@@ -102,17 +102,6 @@ def copies(weight: Any) -> Copies | None:
     return Copies(name_of(weight), key_of(weight), kept, local)
 
 
-def make_nan(weights: list[Any]) -> None:
-    """Makes the last weight of floating point NaN throughout, in this process's memory only.
-
-    A strategy's own `assign` may wait for the other workers; the components are assigned to one by one.
-    """
-    with tf.init_scope():
-        floating = [variable for variable in map(_variable, weights) if variable.dtype.is_floating]
-        for copy in local_values(floating[-1]) if floating else ():
-            copy.assign(tf.fill(copy.shape, tf.constant(float("nan"), copy.dtype)))
-
-
 def strategy_of(weights: list[Any]) -> Any:
     """The strategy in whose scope the weights were made; None where they were made in none."""
     for weight in weights:

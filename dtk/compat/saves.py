@@ -14,6 +14,7 @@ import inspect
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,13 +22,13 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.libraries import keras_major, replaces, tf
+from dtk.compat.libraries import changed, keras_major, replaces, tf
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
 
 # The attribute of each callback that says where it writes.
 _PATHS = {"CSVLogger": "filename", "ModelCheckpoint": "filepath", "TensorBoard": "log_dir"}
-_chief_only = False  # while True, loads read the chief's file whatever this worker has saved
+_loading = threading.local()  # chief_only: whether loads read the chief's file whatever this worker has saved
 
 
 def when_imported() -> None:
@@ -77,7 +78,7 @@ def _prepared(path: Any) -> Any:
 
 def _own_copy(path: Any) -> Any:
     """This worker's own copy of what was saved as `path`, or `path` where there is none."""
-    if _chief_only or not isinstance(path, (str, os.PathLike)):
+    if getattr(_loading, "chief_only", False) or not isinstance(path, (str, os.PathLike)):
         return path
     mine = elsewhere(path)
     # TensorFlow's checkpoint format, which tf_keras writes, has no file of the name itself but NAME.index.
@@ -139,16 +140,12 @@ def _share_backups(keras: Any) -> None:
 
     @replaces(kind, "on_train_begin")
     def on_train_begin(original: Any, self: Any, logs: Any = None) -> None:
-        global _chief_only
         if not hasattr(self, "_dtk_chief_paths"):
             paths = {name: value for name, value in vars(self).items() if name.endswith(("backup_dir", "_path"))}
             self._dtk_chief_paths = paths
         vars(self).update(self._dtk_chief_paths)
-        _chief_only = True
-        try:
+        with changed(_loading, chief_only=True):
             original(self, logs)
-        finally:
-            _chief_only = False
         _wait_for_all(self.model)
         if here().worker > 0:  # type: ignore[union-attr]  # applied in workers only
             vars(self).update({name: elsewhere(path) for name, path in self._dtk_chief_paths.items()})
@@ -179,8 +176,7 @@ def in_each_fit(kind: type) -> None:
         @replaces(model, "fit")
         def fit(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
             given = inspect.signature(original).bind(self, *args, **kwargs)
-            callbacks = given.arguments.get("callbacks") or []  # None, one callback, or a list of them
-            held = list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+            held = tf.nest.flatten(given.arguments.get("callbacks") or [])  # None, one callback, or a list of them
             given.arguments["callbacks"] = held if any(isinstance(each, kind) for each in held) else [*held, kind()]
             return original(*given.args, **given.kwargs)
 

@@ -17,13 +17,13 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dtk.compat.libraries import replaces, tf
+from dtk.compat.libraries import changed, replaces, tf
 from dtk.compat.per_replica import local_values
 from dtk.records.facts import MOVING
 
@@ -214,7 +214,7 @@ def _watch_variables() -> None:
         original(self, *args, **kwargs)
         if isinstance(self, sys.modules[variables]._UnreadVariable):
             return
-        self._dtk_role = getattr(_making, "role", "")
+        self._dtk_role = getattr(_making, "role", None) or ""
         if getattr(self.handle, "_id", 0) > _newest:  # no second object for a variable
             _newest = self.handle._id
             self._dtk_number = _numbered(self, str(self.name).partition(":")[0])
@@ -245,7 +245,7 @@ def _watch_variables() -> None:
 
         @replaces(metric, name)
         def add(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-            with _made_as("metric"):
+            with changed(_making, role="metric"):
                 made = original(self, *args, **kwargs)
             made._dtk_role = "metric"  # Keras 3 may make TensorFlow's variable later
             return made
@@ -258,16 +258,7 @@ def _gone(_ref: Any) -> None:
 
 def untracked() -> contextlib.AbstractContextManager[None]:
     """Variables that are made inside are dtk's own."""
-    return _made_as("dtk")
-
-
-@contextlib.contextmanager
-def _made_as(role: str) -> Iterator[None]:
-    before, _making.role = getattr(_making, "role", ""), role
-    try:
-        yield
-    finally:
-        _making.role = before
+    return changed(_making, role="dtk")
 
 
 def variables() -> list[Variable]:

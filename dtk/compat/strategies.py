@@ -14,7 +14,7 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.libraries import replaces, tf
+from dtk.compat.libraries import changed, replaces, tf
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 
@@ -65,11 +65,8 @@ def join_once() -> None:
                 first.update(cluster=cluster, keys=self._collective_keys, health=self._enable_check_health)
             return
         self._std_server_started, self._enable_check_health = True, first["health"]
-        own_keys, utils.CollectiveKeys = utils.CollectiveKeys, lambda **start: first["keys"]
-        try:
+        with changed(utils, CollectiveKeys=lambda **start: first["keys"]):
             original(self, cluster_resolver)
-        finally:
-            utils.CollectiveKeys = own_keys
 
 
 def several(replicas: int, follows: int = 0) -> None:
@@ -231,8 +228,8 @@ def has_a_cluster() -> bool:
 MESSAGE_BYTES = 1 << 16
 
 
-def send_small_messages() -> bool:
-    """Before TensorFlow's context starts; False where it has started. `DTK_MESSAGE_BYTES` sets another size."""
+def send_small_messages() -> None:
+    """Before TensorFlow's context starts; afterwards nothing is changed. `DTK_MESSAGE_BYTES` sets another size."""
     from tensorflow.python.eager import context
 
     stated = os.environ.get("DTK_MESSAGE_BYTES") or str(MESSAGE_BYTES)
@@ -240,12 +237,11 @@ def send_small_messages() -> bool:
         raise DtkError(f"DTK_MESSAGE_BYTES={stated}: it takes bytes, or 0 for TensorFlow's default")
     ours = context.context()
     if ours._context_handle is not None or ours._config is not None:
-        return False
+        return
     ours._config = tf.compat.v1.ConfigProto()
     ours._config.experimental.recv_buf_max_chunk = int(stated)
     # Threads that look for work for a while before they sleep take the core from those that have some.
     ours._config.experimental.disable_thread_spinning = os.environ.get("TF_NUM_INTRAOP_THREADS") == "1"
-    return True
 
 
 # ---- iterators of datasets end at once: tf.data's autotuning is off, unless the dataset's own options ask for it

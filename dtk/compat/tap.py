@@ -11,66 +11,95 @@ from __future__ import annotations
 import collections
 import functools
 import threading
-import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dtk.compat import updates
 from dtk.compat.fingerprint import row
-from dtk.compat.libraries import tf
+from dtk.compat.libraries import changed, tf
 from dtk.compat.per_replica import first_spec
 from dtk.compat.states import untracked
 
 LOSSES = 8  # losses of a step that are kept apart; further ones are added to the last
 WIDTH = 2 + LOSSES  # a step's examples, fingerprint, loss shares
-_active: dict[int, Tap] = {}  # by id of the model, which the tap keeps alive
-_last: Tap | None = None
-# By model: the losses of the step that goes on, and their names. A tf.function that the step calls is traced once for
-# all taps of the model.
-_losses: weakref.WeakKeyDictionary[Any, tuple[Any, list[str]]] = weakref.WeakKeyDictionary()
 
 
 class Tap:
     """The losses, numbers of examples and fingerprints of one model's training steps, for each local replica.
 
     slots: how many steps one call of the train function may make; so many rows are kept for `read`. owner: who attached
-    it last; where several recorders take part in one `fit`, one of them owns the tap. batch: what a replica's batch was
-    at the last trace. names: of the step's losses, as its code calls them. lost: steps that `read` came too late for.
-    blind: whether there are steps that took no gradient, so that nothing is known of their loss.
+    it last, until it is detached; where several recorders take part in one `fit`, one of them owns the tap. batch: what
+    a replica's batch was at the last trace. names: of the step's losses, as its code calls them. lost: steps that
+    `read` came too late for. blind: whether there are steps that took no gradient, so that nothing is known of their
+    loss.
     """
 
-    owner: Any
+    owner: Any = None
     batch: Any = None
     blind = False
 
-    def __init__(self, model: Any, slots: int):
-        self.model, self.slots = model, slots
+    def __init__(self, model: Any):
+        self.model, self.slots = model, 0
         self.lost = 0
-        self._seen = 0  # steps that `read` has handed out
+        self.plain = self.tapped = None  # the train function without it, and with it
         self._trace = threading.local()  # MirroredStrategy traces every replica in a thread of its own
+        # The losses of the step that goes on: a tf.function that the step calls is traced once for all train functions.
+        self.names: list[str] = []
+        self._losses = self._local(LOSSES)
+
+    def attach(self, owner: Any) -> None:
+        """Taps the model for a `fit` that has begun, also where an exception has ended the one before."""
+        self.detach()
+        slots = steps_per_execution(self.model)
+        self._before = vars(self.model).get("train_step")
+        if self.tapped is None or self.plain is not self.model.train_function or self.slots != slots:
+            self._make(slots)
+        else:  # the train function of the `fit` before: there is no need to trace it again
+            self.model.train_step = self._step
+        self.owner = owner
+        self.model.train_function = self.tapped if self.model.built else self._building
+
+    def _make(self, slots: int) -> None:
         # One variable holds all, so that it takes one read: [steps so far, WIDTH numbers a step]
-        with model.distribute_strategy.scope(), untracked():
-            self._cells = _local(tf.zeros(1 + WIDTH * slots, tf.float64))
-            found = _losses.get(model) or (_local(tf.zeros(LOSSES, tf.float64)), [])
-        _losses[model] = self._losses, self.names = found
-        self._locals = model.distribute_strategy.experimental_local_results(self._cells)
-        self.before = vars(model).get("train_step")
-        self._step = self._wrap(model.train_step)
-        self.plain = model.train_function
-        self.wrap()
-        model.make_train_function(force=True)
-        self.tapped = model.train_function
+        self._cells, self.slots = self._local(1 + WIDTH * slots), slots
+        self._seen = 0  # steps that `read` has handed out
+        self._locals = self.model.distribute_strategy.experimental_local_results(self._cells)
+        self.plain = self.model.train_function
+        self.model.train_step = self._step = self._wrap(self.model.train_step)
+        self.model.make_train_function(force=True)
+        self.tapped = self.model.train_function
 
-    def wrap(self) -> None:
-        self.model.train_step = self._step
-
-    def unwrap(self) -> None:
-        if self.before is not None:
-            self.model.train_step = self.before
+    def detach(self) -> None:
+        """Leaves the model as it was before `attach`."""
+        if self.owner is None:
+            return
+        self.unread()
+        self.owner = None
+        if self._before is not None:
+            self.model.train_step = self._before
         elif "train_step" in vars(self.model):
             del self.model.train_step
+        if self.model.train_function is not None:  # None: the model has been compiled anew
+            self.model.train_function = self.plain
+
+    def unread(self) -> int:
+        """Steps that were trained under it and not read, as after an exception: so far, and from now on."""
+        self.lost += len(self.read()[0])
+        return self.lost
+
+    def _building(self, iterator: Any) -> Any:
+        """A train function that builds the model from its first iterator's shapes, as a strategy's `fit` does.
+
+        Otherwise such a model gets its weights inside of the first step, too late to read them as they were before.
+        """
+        self.model.train_function = self.tapped
+        try:
+            _build(self.model, iterator.element_spec)
+        except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+            # Some models can be built by data alone. Training goes on without what only a proof needs.
+            print(f"dtk.Recorder: no weights before step 1 ({type(error).__name__}); build the model before fit")
+        return self.model.train_function(iterator)
 
     def read(self) -> list[np.ndarray]:
         """For each local replica the steps since the last call: `(steps, WIDTH)`: examples, fingerprint, losses.
@@ -92,14 +121,11 @@ class Tap:
         def tapped_step(data: Any, *args: Any, **kwargs: Any) -> Any:
             if getattr(self._trace, "counts", None) is not None:
                 return train_step(data, *args, **kwargs)  # a train_step that calls itself, or its parent's
-            self._trace.counts = collections.Counter()
-            self._losses.assign(tf.zeros(LOSSES, tf.float64))
-            try:
+            with changed(self._trace, counts=collections.Counter()):
+                self._losses.assign(tf.zeros(LOSSES, tf.float64))
                 with updates.recorded_step(), updates.taking(self._take):
                     returned = train_step(data, *args, **kwargs)
                 self._write(data)
-            finally:
-                self._trace.counts = None
             return returned
 
         return tapped_step
@@ -119,59 +145,16 @@ class Tap:
         shares = tf.fill([LOSSES], tf.constant(float("nan"), tf.float64)) if self.blind else self._losses.read_value()
         cells = self._cells.read_value()
         written = tf.concat([cells[:1] + 1.0, row(data, shares)], 0)
-        if self.slots == 1:
-            self._cells.assign(written)
-            return
         at = 1 + WIDTH * tf.math.floormod(tf.cast(cells[0], tf.int32), self.slots)
         places = tf.concat([[0], at + tf.range(WIDTH)], 0)[:, None]
         self._cells.assign(tf.tensor_scatter_nd_update(cells, places, written))
 
-
-def _local(value: Any) -> Any:
-    """A variable of which each replica has its own, read and written without the others."""
-    on_read, none = tf.VariableSynchronization.ON_READ, tf.VariableAggregation.NONE
-    return tf.Variable(value, trainable=False, synchronization=on_read, aggregation=none)
-
-
-def active(model: Any) -> Tap | None:
-    """The tap that is attached to the model now."""
-    return _active.get(id(model))
-
-
-def attach(model: Any, owner: Any) -> Tap:
-    """Taps the model for a `fit` that has begun; a tap that is still there, as after an exception, is replaced."""
-    stale = detach(model)
-    slots = steps_per_execution(model)
-    if _last is not None and _last.model is model and _last.plain is model.train_function and _last.slots == slots:
-        tap = _last  # the train function of the `fit` before: there is no need to trace it again
-        tap.wrap()
-        tap.read()
-        model.train_function = tap.tapped
-    else:
-        tap = Tap(model, slots)
-    tap.owner, tap.lost = owner, stale
-    _active[id(model)] = tap
-    if not model.built:
-        model.train_function = _building(tap)
-    return tap
-
-
-def _building(tap: Tap) -> Callable[[Any], Any]:
-    """A train function that builds the model from its first iterator's shapes, as a strategy's `fit` does.
-
-    Otherwise such a model gets its weights inside of the first step, too late to read them as they were before.
-    """
-
-    def first(iterator: Any) -> Any:
-        tap.model.train_function = tap.tapped
-        try:
-            _build(tap.model, iterator.element_spec)
-        except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-            # Some models can be built by data alone. Training goes on without what only a proof needs.
-            print(f"dtk.Recorder: no weights before step 1 ({type(error).__name__}); build the model before fit")
-        return tap.tapped(iterator)
-
-    return first
+    def _local(self, length: int) -> Any:
+        """Zeros of which each replica has its own, read and written without the others."""
+        on_read, none = tf.VariableSynchronization.ON_READ, tf.VariableAggregation.NONE
+        with self.model.distribute_strategy.scope(), untracked():
+            zeros = tf.zeros(length, tf.float64)
+            return tf.Variable(zeros, trainable=False, synchronization=on_read, aggregation=none)
 
 
 def _build(model: Any, spec: Any) -> None:
@@ -181,29 +164,6 @@ def _build(model: Any, spec: Any) -> None:
     x = spec[0] if isinstance(spec, tuple) else spec
     with model.distribute_strategy.scope():
         model.build(tf.nest.map_structure(lambda each: first_spec(each).shape, x))
-
-
-def unread(model: Any) -> int:
-    """Steps that were trained under a tap that is still there, as after an exception, and that were not read."""
-    tap = _active.get(id(model))
-    if tap is None:
-        return 0
-    rows = len(tap.read()[0])  # which may add to `lost`
-    return tap.lost + rows
-
-
-def detach(model: Any) -> int:
-    """Leaves the model as it was before `attach`; returns how many steps of its tap, if any, were not read."""
-    global _last
-    left = unread(model)
-    tap = _active.pop(id(model), None)
-    if tap is None:
-        return 0
-    tap.unwrap()
-    if model.train_function is not None:  # None: the model has been compiled anew
-        model.train_function = tap.plain
-    _last = tap
-    return left
 
 
 def steps_per_execution(model: Any) -> int:

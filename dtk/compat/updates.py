@@ -243,7 +243,7 @@ _lock = threading.Lock()
 
 
 class UpdateCounter:
-    """One optimizer: its name, the variables that it updates (by `key_of`: name and variable), and its updates so far.
+    """One optimizer: its name, the names of the variables that it updates, by `key_of`, and its updates so far.
 
     recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; before: how many there
     were at the last recorded step; first: of the first one that made some; fewest, most: of a later one.
@@ -252,7 +252,7 @@ class UpdateCounter:
     def __init__(self, optimizer: Any):
         self.name = str(getattr(optimizer, "name", type(optimizer).__name__))
         self._optimizer = weakref.ref(optimizer)
-        self.variables: dict[str, tuple[str, Any]] = {}
+        self.variables: dict[str, str] = {}
         self.recorded = self.before = self.first = self.fewest = self.most = 0
         # Updates inside of recorded steps of `fit`, and outside.
         self._made = _resource(f"dtk-updates-{len(_all)}", 2, tf.int64)
@@ -291,11 +291,6 @@ class UpdateCounter:
         self.recorded, self.before = self.recorded + recorded, self.before + before
         self.first, self.most = self.first or first, max(self.most, most)
         self.fewest = min(each for each in (self.fewest, fewest) if each) if self.fewest or fewest else 0
-
-    def beside(self, known: set[str]) -> list[Any]:
-        """The variables that it updates and that are not among `known`, as far as they are still there."""
-        held = [variable() for each, (_, variable) in self.variables.items() if each not in known]
-        return [variable for variable in held if variable is not None]
 
     def rate(self) -> float | None:
         """Its learning rate as it is now, a schedule's at the present count; None where it has none, or is gone."""
@@ -359,7 +354,7 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
             _all.append(_known[optimizer])
         counter = _known[optimizer]
         first = not counter.variables
-        counter.variables |= {key_of(each): (name_of(each), weakref.ref(each)) for each in variables}
+        counter.variables |= {key_of(each): name_of(each) for each in variables}
         if first:
             facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
             traced(counter, **facts, settings=_settings(optimizer))

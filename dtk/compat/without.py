@@ -16,7 +16,7 @@ from typing import Any
 import wrapt
 
 from dtk.compat import states, updates
-from dtk.compat.libraries import keras_major, replaces, tf
+from dtk.compat.libraries import changed, keras_major, replaces, tf
 
 _initial = threading.local()  # now: whether a variable's initial value is being computed
 _rows = 1  # after so many examples numbers repeat, where each replica has a multiple of it
@@ -85,11 +85,8 @@ def _draw_nothing(_tensorflow: Any) -> None:
         "tensorflow.python.eager.polymorphic_function.polymorphic_function:UnliftedInitializerVariable", "__init__"
     )
     def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        before, _initial.now = getattr(_initial, "now", False), True
-        try:
+        with changed(_initial, now=True):
             original(self, *args, **kwargs)
-        finally:
-            _initial.now = before
 
 
 def _draw_in_graphs(home: Any, name: str, same: Callable[..., Any]) -> None:

@@ -34,7 +34,7 @@ from dtk.interactive.inspection import digest_of, is_plain, look, numbers, varia
 from dtk.language import N_, _
 from dtk.records import events, write_whole
 from dtk.worker import ship, states, wire, worker
-from dtk.worker.progress import keep_beside, progress, write_updates
+from dtk.worker.progress import progress, write_updates
 from dtk.worker.wire import Message, Wire
 
 _NOBODY = "EOF when reading a line"  # Python's own words where nobody answers
@@ -387,7 +387,6 @@ def _snapshot(loop: WorkerLoop, message: Message) -> Message:
     before = {path: path.stat().st_size for path in grown if path.exists()}
     states.finish()
     _settle_counts(loop)
-    keep_beside(place)
     progress(place).finish()
     write_updates(place)
     place.journal.event(events.Finished(place.now()))

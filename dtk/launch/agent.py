@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from dtk import environment
-from dtk.environment import ENDED
 from dtk.errors import DtkError
 from dtk.launch import folders, messages, warm
 from dtk.launch.messages import Incoming, Message, as_line
@@ -49,8 +48,8 @@ class Agent:
     """
 
     def __init__(self, storage: str = ""):
-        folders.tidy()  # no one else looks for what is left on this machine
-        self.root = Path(storage).expanduser() if storage else folders.own_folder()
+        self._own = None if storage else folders.new_path()
+        self.root = self._own or Path(storage).expanduser()
         self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
         self._said: list[Message] = []
         self._waiting: list[messages.Start] = []  # workers to be started when the parent is ready
@@ -69,25 +68,13 @@ class Agent:
             case messages.Kill(keys):
                 self._waiting = [each for each in self._waiting if each.key not in keys]
                 self.source.kill(keys)
-            case messages.Forget(keys):
-                self.source.forget(keys)
-                for key in keys:
-                    self._workers.pop(key, None)
             case messages.WriteStacks(key) if key in self.source.started:
                 self.source.ask(key)
-            case messages.RunEnded(run):
-                (self.root / run / ENDED).touch()
             case messages.Query(number, what, given) if number:
-                answers: dict[str, Callable[..., Found]] = {
-                    "facts": self._facts,
-                    "reserve": self._reserve,
-                    "reach": self._reach,
-                    "shares": self._shares,
-                    "end": self._end,
-                }
-                self._said.append(messages.Answer(number, answers[what](**(given or {}))))
+                answer: Callable[..., Found] = getattr(self, f"answer_{what}")
+                self._said.append(messages.Answer(number, answer(**(given or {}))))
 
-    def _facts(self) -> Found:
+    def answer_facts(self) -> Found:
         """What this machine is and has."""
         versions = environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle")
         return {
@@ -101,7 +88,7 @@ class Agent:
             "root": str(self.root),
         }
 
-    def _reserve(self) -> Found:
+    def answer_reserve(self) -> Found:
         """A port that is free, and held open until a worker starts."""
         self._release()
         self._port = socket.socket()
@@ -114,7 +101,7 @@ class Agent:
             self._port.close()
         self._port = None
 
-    def _reach(self, addresses: list[str]) -> Found:
+    def answer_reach(self, addresses: list[str]) -> Found:
         """Addresses that this machine can't reach, each with the error's number and the system's words."""
         failed = {}
         for address in addresses:
@@ -125,7 +112,7 @@ class Agent:
                 failed[address] = [error.errno, error.strerror or str(error)]
         return {"failed": failed}
 
-    def _shares(self, name: str, touch: bool) -> Found:
+    def answer_shares(self, name: str, touch: bool) -> Found:
         """Whether a file is there, in its storage; made where it has to be touched."""
         path = self.root / name
         try:
@@ -153,9 +140,8 @@ class Agent:
         before = run / f"attempt-{attempt - 1}" / corner.name
         if attempt > 1 and corner.exists() and not before.exists():
             corner.replace(before)  # a worker counts on from there, as on localhost
-        if not spec["again"]:  # of a start that found its port taken; the kernel has it
-            shutil.rmtree(corner, ignore_errors=True)
-            self._news.forget(corner)
+        shutil.rmtree(corner, ignore_errors=True)  # of a start that found its port taken; the kernel has it
+        self._news.forget(corner)
         base = environment.for_workers(os.environ)
         own = {name: base[name] for name in ("DTK_SCRATCH", "DTK_PROXIES")}
         spec["env"] = {**base, **spec["env"], **own}
@@ -163,7 +149,7 @@ class Agent:
         spec["sys_path"] = [str(run / MODULES), *(path or os.getcwd() for path in sys.path)]
         self._waiting.append(message)
 
-    def _end(self, run: str, known: list[str]) -> Found:
+    def answer_end(self, run: str, known: list[str]) -> Found:
         """Says first what the function wrote into the run's directory, but for names at its top that are known."""
         folder = self.root / run
         self._said += self._news.of_the_rest(folder, known)
@@ -194,6 +180,7 @@ class Agent:
                 code, at = exited[key]
                 ended.append(messages.Exited(key, code, at))
                 del self._workers[key]
+                self.source.forget([key])
         return [*said, *ended, *self._signs()]
 
     def _start_waiting(self) -> None:
@@ -228,7 +215,8 @@ class Agent:
         """Ends every worker, and removes what is left here of their runs."""
         self._release()
         self.source.close()
-        shutil.rmtree(folders.own_folder(), ignore_errors=True)  # its runs, where these are not in storage
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
 
 
 def _corner(start: messages.Start) -> Path:

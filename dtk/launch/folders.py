@@ -37,13 +37,18 @@ _OWNER = "kernel"  # in a run's directory: pid and start of the kernel that made
 _held: weakref.WeakSet[RunFolder] = weakref.WeakSet()
 
 
-def fresh(workers: int, has_evaluator: bool) -> RunFolder:
-    """A new and empty directory (mode 0700), which stays as long as something holds what is returned."""
+def new_path() -> Path:
+    """A new and empty directory (mode 0700) of this process: of a run here, or of an agent for other machines' runs."""
     runs = environment.scratch("runs")
     _make_room(runs)
     path = Path(tempfile.mkdtemp(prefix=_next_name(runs), dir=runs))
     (path / _OWNER).write_text(f"{os.getpid()} {start_of(os.getpid())}")
-    folder = RunFolder(path, workers, has_evaluator)
+    return path
+
+
+def fresh(workers: int, has_evaluator: bool) -> RunFolder:
+    """The directory of a new run, which stays as long as something holds what is returned."""
+    folder = RunFolder(new_path(), workers, has_evaluator)
     _held.add(folder)
     return folder
 
@@ -120,23 +125,6 @@ def machine() -> str:
         return f"{boot}-{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
     except OSError:
         return "this"  # not Linux
-
-
-def own_folder() -> Path:
-    """A directory that goes with this process, by its name: agents keep other machines' runs there."""
-    return environment.scratch("away", f"{machine()}-{os.getpid()}-{start_of(os.getpid())}")
-
-
-def tidy() -> None:
-    """Removes what is left of kernels and agents that were killed: their parents' logs, and directories."""
-    for log in environment.scratch().glob("parent-*.log"):
-        if start_of(int(log.name.split("-")[1])) is None:
-            log.unlink(missing_ok=True)
-    prefix = f"{machine()}-"
-    for path in environment.scratch("away").glob(f"{prefix}*"):
-        pid, _, start = path.name.removeprefix(prefix).partition("-")
-        if pid.isdecimal() and start_of(int(pid)) != start:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 # ---- between two starts of one cluster: what the first left is put aside, so that the next finds its place empty

@@ -216,7 +216,6 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
             raise RunTimeout(message, folder, stacks, numbers={"timeout": job.timeout})
         if watch.training_ended and awaited == folder.each:
             since, awaited = now, [folder.evaluator]
-            members.source.training_ended()
         # An evaluator that looks for checkpoints is busy, and says nothing about workers that wait for each other.
         quiet = min(now - since, members.signs.quiet_seconds(awaited))
         pace = members.signs.step_seconds() if quiet > 1 else None
@@ -277,6 +276,7 @@ class Members:
         self.source, self.reader, self.specs = source, reader, specs
         self.folder = folder = reader.folder
         self._asked = 0.0
+        self._begun: list[str] = []  # keys of those that were asked for
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
         reader.watching = self.watch
@@ -285,6 +285,7 @@ class Members:
     def __enter__(self) -> Members:
         try:
             for key, spec in zip(self.keys, self.specs, strict=True):
+                self._begun.append(key)
                 self.source.start(key, spec)
             self.source.wait_started(self.keys)
         except BaseException:  # interrupted half-way: those that did start must go
@@ -300,7 +301,7 @@ class Members:
             self.close()
 
     def close(self) -> None:
-        if not self.source.kill_and_wait(self.keys, KILL_SECONDS):
+        if not self.source.kill_and_wait(self._begun, KILL_SECONDS):
             self.source.close()  # takes all its workers with it; the next run starts a new parent
         self.source.forget(self.keys)
         self.reader.watching = None
@@ -343,8 +344,7 @@ class Members:
         sits in a collective (for longer, where that is not certain). A chief that saves, reads data, or computes
         alone after the others have ended does neither.
         """
-        ended = any(heard.state == "finished" for heard in self.watch.heard)
-        if not ended or not waiting.uneven(self._workers(), stall_timeout):
+        if not waiting.uneven(self._workers(), stall_timeout):
             return None
         self.signs.ask()  # where they are now, and not where they were when they fell silent
         states = self._workers()

@@ -2,9 +2,9 @@
 
 From the kernel to the parent, and to an agent on another machine:
 
-    Start, Kill, Forget                      -> WorkerStarted or Refused, and Exited
+    Start, Kill                              -> WorkerStarted or Refused, and Exited
     Query                                    -> Answer: a parent to "alive", an agent to what its methods have
-    WriteStacks, RunEnded
+    WriteStacks
 
 A parent says once that it is Ready. An agent says by itself what workers write (FilePart), and how they are
 (VitalSigns).
@@ -29,12 +29,6 @@ class Start(NamedTuple):
 
 class Kill(NamedTuple):
     """Kill workers, by key."""
-
-    keys: list[str]
-
-
-class Forget(NamedTuple):
-    """These workers are not asked about any more."""
 
     keys: list[str]
 
@@ -100,12 +94,6 @@ class FilePart(NamedTuple):
     data: str
 
 
-class RunEnded(NamedTuple):
-    """Every worker of the run has finished; an evaluator there asks."""
-
-    run: str
-
-
 class VitalSigns(NamedTuple):
     """Signs of life, four times a second, by key."""
 
@@ -119,8 +107,8 @@ class Gone(NamedTuple):
 
 
 Message = (
-    Start | Kill | Forget | Ready | WorkerStarted | Refused | Exited | WriteStacks | Query | Answer
-    | FilePart | RunEnded | VitalSigns | Gone
+    Start | Kill | Ready | WorkerStarted | Refused | Exited | WriteStacks | Query | Answer
+    | FilePart | VitalSigns | Gone
 )  # fmt: skip
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in Message.__args__}
 

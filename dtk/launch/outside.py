@@ -6,6 +6,7 @@ DIR is what `dtk.export` wrote: what a run's directory has of its job, or a read
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import platform
@@ -107,17 +108,9 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
 def _began(run: Path) -> float:
     """When the first of the workers began that see this directory, by the wall clock: their common zero."""
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        with (run / "began").open("x") as file:
-            file.write(repr(time.time()))
-    except FileExistsError:
-        pass
-    for _again in range(50):
-        text = (run / "began").read_text()
-        if text:
-            return float(text)
-        time.sleep(0.1)  # another is about to write it
-    return time.time()
+    with contextlib.suppress(FileExistsError):
+        (run / "began").open("x").close()
+    return (run / "began").stat().st_mtime
 
 
 def _follow(agent: Agent, run: RunFolder, index: int) -> int:

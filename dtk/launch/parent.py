@@ -20,7 +20,6 @@ it.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import json
@@ -95,16 +94,6 @@ def _watch(kernel: int, child: int) -> int:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status
-        _reap_orphans(child)
-
-
-def _reap_orphans(child: int) -> None:
-    """Takes the exit codes of adopted processes, so that they are no zombies; the parent's own is left."""
-    if sys.platform != "linux":
-        return
-    with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != child:
-            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 # ---- the parent

@@ -92,7 +92,7 @@ class Source(Protocol):
         return {}
 
     def kill(self, keys: list[str]) -> None:
-        """Kills workers; those that were never started count as ended at once."""
+        """Kills workers that were asked for; those that were refused count as ended at once."""
 
     def kill_and_wait(self, keys: list[str], seconds: float) -> bool:
         """Kills workers; whether they are gone within so many seconds."""
@@ -117,10 +117,6 @@ class Source(Protocol):
 
     def ask(self, key: str) -> None:
         """Has a worker write its Python stacks."""
-
-    def training_ended(self) -> None:
-        """Lets the evaluator know that every worker has finished."""
-        return  # on this machine it sees their events itself
 
     def cut(self) -> list[tuple[int, int, str]]:
         """Asks the machines anew: (who, whom, the system's words) of workers that can't reach another's server."""

@@ -140,7 +140,7 @@ def checked_seed(seed: Any) -> int | None:
     return None if seed is None else whole_number("seed", seed, 0, 2**32 - 1)
 
 
-def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[Fault, ...]:
+def checked_faults(faults: Any, workers: int, fn: Any) -> tuple[Fault, ...]:
     """Faults that can come: on a worker that there is, in a start of the cluster that there may be."""
     if isinstance(faults, tuple) and not faults:
         return ()
@@ -150,13 +150,13 @@ def checked_faults(faults: Any, workers: int, restarts: int, fn: Any) -> tuple[F
         words = N_("faults={faults!r}: it takes a list, such as [dtk.faults.kill(worker=1, step=20)]")
         raise ClusterConfigError(_(words, faults=faults))
     for fault in faults:
-        refused = _why_not(fault, workers, restarts, fn)
+        refused = _why_not(fault, workers, fn)
         if refused:
             raise ClusterConfigError(refused)
     return tuple(faults)
 
 
-def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
+def _why_not(fault: Any, workers: int, fn: Any) -> str:
     """Why a fault can't come; "" where it can."""
     from dtk.faults import Fault
 
@@ -170,15 +170,12 @@ def _why_not(fault: Any, workers: int, restarts: int, fn: Any) -> str:
         words = N_("faults: {fault} with workers={workers}: worker {last} is the last")
     elif fault.kind == "drop_network" and workers == 1:
         words = _NO_NETWORK
-    elif fault.attempt is not None and fault.attempt > restarts + 1:
-        words = N_("faults: {fault} with restarts={restarts}: attempt {attempts} is the last")
     elif fault.kind == "nan" and uses_estimator(fn):
         words = N_(
             "faults: {fault} with an Estimator: an Estimator's variables can't be reached from outside; nan is for "
             "fit and for loops"
         )
-    known = {"workers": workers, "last": workers - 1, "restarts": restarts, "attempts": restarts + 1}
-    return _(words, fault=fault, **known)
+    return _(words, fault=fault, workers=workers, last=workers - 1)
 
 
 def fork(start: str, fn: Any = None) -> bool:

@@ -53,7 +53,6 @@ class ParentProcess(Source):
     def __init__(self, fork: bool, isolated: bool = False):
         super().__init__()
         self.fork, self.isolated = fork, isolated
-        self._asked_for: set[str] = set()
         self._lock = threading.RLock()
         self._begin("")
 
@@ -142,12 +141,11 @@ class ParentProcess(Source):
         )
 
     def start(self, key: str, spec: WorkerSpec) -> None:
-        self._asked_for.add(key)
         self._send(messages.Start(key, spec))
 
     def kill(self, keys: list[str]) -> None:
         now = time.monotonic()
-        self.exited.update({key: (-9, now) for key in keys if key not in self._asked_for or key in self.refused})
+        self.exited.update({key: (-9, now) for key in keys if key in self.refused})
         self._send(messages.Kill(keys))
 
     def vitals(self, key: str) -> Vitals | None:
@@ -185,10 +183,6 @@ class ParentProcess(Source):
                 self.ready, self._problem = not problem, problem
             case messages.Answer(number):
                 self._answered = number
-
-    def forget(self, keys: list[str]) -> None:
-        super().forget(keys)
-        self._asked_for.difference_update(keys)
 
     def close(self) -> None:
         """Ends the parent, and with it any worker that is left."""

@@ -131,19 +131,17 @@ class Remote(Source):
     def _measure_clocks(self, tick: Callable[[], None]) -> None:
         """Finds how far each machine's clock is ahead of this one's, by the quickest of some questions."""
         for k, lent in enumerate(self.lent):
-            best = float("inf")
+            found = []
             for _round in range(_ROUNDS):
                 asked = time.monotonic()
                 answer = self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS)
-                took = answer.arrived - asked
-                if took < best:
-                    best, lent.ahead = took, answer.found["at"] - (asked + answer.arrived) / 2
+                found.append((answer.arrived - asked, answer.found["at"] - (asked + answer.arrived) / 2))
+            lent.ahead = min(found)[1]
 
     def _check_reach(self, tick: Callable[[], None]) -> None:
-        """Each worker's port, from each other machine."""
+        """Each worker's port, from each machine."""
         addresses = self.addresses(len(self.lent))
-        others = [{"addresses": [each for each in addresses if each != own]} for own in addresses]
-        for worker, answer in enumerate(self._ask_all("reach", tick, more=others)):
+        for worker, answer in enumerate(self._ask_all("reach", tick, addresses=addresses)):
             for address, (_number, why) in answer.found["failed"].items():
                 other = addresses.index(address)
                 words = N_("{one} can't reach {other} at {address}, a port that is open there ({why})")
@@ -170,10 +168,10 @@ class Remote(Source):
         return number
 
     def _ask_all(
-        self, what: str, tick: Callable[[], None], seconds: float = ANSWER_SECONDS, more: Sequence[Any] = ()
+        self, what: str, tick: Callable[[], None], seconds: float = ANSWER_SECONDS, **more: Any
     ) -> list[messages.Answer]:
-        """Each agent's answer. more: what each is asked besides, a dict by name."""
-        numbers = [self._send(k, what, **(more[k] if more else {})) for k in range(len(self.lent))]
+        """Each agent's answer."""
+        numbers = [self._send(k, what, **more) for k in range(len(self.lent))]
         return [self._answer(k, number, tick, seconds) for k, number in enumerate(numbers)]
 
     def _answer(self, member: int, number: int, tick: Callable[[], None], seconds: float) -> messages.Answer:
@@ -211,10 +209,6 @@ class Remote(Source):
                 found[member] = _(words, seconds=LOST_SECONDS)
         return found
 
-    def training_ended(self) -> None:
-        for lent in self.lent:
-            lent.carrier.send(messages.RunEnded(self._folder.path.name))
-
     def cut(self) -> list[tuple[int, int, str]]:
         # An evaluator, the last member, has no server that others need.
         lost, addresses = self.lost(), self.addresses(self._folder.workers)
@@ -222,15 +216,14 @@ class Remote(Source):
         there = {member: addresses[member] for member in running if member < len(addresses)}
         by_address = {address: member for member, address in there.items()}
         asked = [member for member in there if member not in lost]
-        others = {member: [each for each in by_address if each != there[member]] for member in asked}
-        numbers = {member: self._send(member, "reach", addresses=others[member]) for member in asked}
+        numbers = {member: self._send(member, "reach", addresses=[*by_address]) for member in asked}
         found = []
         for member, number in numbers.items():
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
                 answer = self._answer(member, number, partial(self._still_there, member), ANSWER_SECONDS)
                 for address, (error, words) in answer.found["failed"].items():
                     # Refused: the machine is reached, and its worker has no server, or no more; its agent says why.
-                    if error != errno.ECONNREFUSED:
+                    if error != errno.ECONNREFUSED and by_address[address] != member:
                         found.append((member, by_address[address], words))
         return found
 
@@ -261,16 +254,9 @@ class Remote(Source):
     def kill(self, keys: list[str]) -> None:
         now, lost = time.monotonic(), self.lost()
         for key in keys:
-            if key in self._member:
-                self.lent[self._member[key]].carrier.send(messages.Kill([key]))
-        gone = [key for key in keys if self._member.get(key) in (None, *lost) or key in self.refused]
+            self.lent[self._member[key]].carrier.send(messages.Kill([key]))
+        gone = [key for key in keys if self._member[key] in lost or key in self.refused]
         self.exited.update(dict.fromkeys(gone, (-9, now)))
-
-    def forget(self, keys: list[str]) -> None:
-        for key in keys:
-            if (member := self._member.pop(key, None)) is not None:
-                self.lent[member].carrier.send(messages.Forget([key]))
-        super().forget(keys)
 
     def vitals(self, key: str) -> Vitals | None:
         member = self._member.get(key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 import re
 import textwrap
 import types
@@ -21,9 +20,6 @@ from dtk.launch.agent import MODULES
 from dtk.launch.launch import Job
 from dtk.launch.outside import PORT, PROGRAM
 from dtk.worker import ship
-
-KINDS = ("script", "slurm", "kubernetes")
-_ENTRY = "python -m dtk worker {where}"
 
 
 def export(
@@ -80,8 +76,7 @@ def export(
     if text is not None:
         job = replace(job, program=PROGRAM)
     _write(folder, job, text)
-    start = {"script": _script, "slurm": _slurm, "kubernetes": _kubernetes}[kind]
-    said = start(folder, job, image or "")
+    said = _start(kind, folder, job, image)
     (folder / "README.md").write_text(_readme(fn, said, found.reason))
     return folder
 
@@ -132,37 +127,20 @@ def _write(folder: Path, job: Job, text: str | None) -> None:
         (home / name).write_bytes(content)
 
 
-def _filled(template: str, **values: Any) -> str:
-    """A file of `templates/`, with each @name@ replaced."""
-    text = (Path(__file__).parent / "templates" / template).read_text()
-    for name, value in values.items():
-        text = text.replace(f"@{name}@", str(value))
-    return text
-
-
-def _script(folder: Path, job: Job, image: str) -> str:
-    script = folder / "start.sh"
-    script.write_text(_filled("start.sh", workers=job.workers, entry=_ENTRY.format(where='"$here"')))
-    script.chmod(0o755)
-    return _(SCRIPT_WORDS, workers=job.workers, entry=_ENTRY.format(where="."))
-
-
-def _slurm(folder: Path, job: Job, image: str) -> str:
-    entry = _ENTRY.format(where='"$SLURM_SUBMIT_DIR"')
-    (folder / "job.sbatch").write_text(_filled("job.sbatch", workers=job.workers, entry=entry))
-    return _(SLURM_WORDS, workers=job.workers)
-
-
-def _kubernetes(folder: Path, job: Job, image: str) -> str:
-    name = job_name(folder.name)
-    entry = json.dumps(_ENTRY.format(where="/job").split())
-    (folder / "job.yaml").write_text(
-        _filled("job.yaml", name=name, workers=job.workers, image=image, command=entry, port=PORT)
-    )
+def _start(kind: str, folder: Path, job: Job, image: str | None) -> str:
+    """Writes what starts it, files of `templates/` with each @name@ replaced; returns what the README says of it."""
     versions = environment.versions("tensorflow", "dtk")
+    known = {"name": job_name(folder.name), "workers": job.workers, "image": image, "port": PORT, **versions}
     minor = ".".join(str(versions["Python"]).split(".")[:2])
-    (folder / "Dockerfile").write_text(_filled("Dockerfile", **versions, python=minor, entry=entry))
-    return _(KUBERNETES_WORDS, image=image, name=name, workers=job.workers)
+    files, words = KINDS[kind]
+    for file in files:
+        text = (Path(__file__).parent / "templates" / file).read_text()
+        for name, value in {**known, "python": minor}.items():
+            text = text.replace(f"@{name}@", str(value))
+        (folder / file).write_text(text)
+        if file.endswith(".sh"):
+            (folder / file).chmod(0o755)
+    return _(words, entry="python -m dtk worker .", **known)
 
 
 def _readme(fn: Any, said: str, reason: str) -> str:
@@ -198,6 +176,13 @@ KUBERNETES_WORDS = N_("""    docker build -t {image} . && docker push {image}
 directory /job/runs of its own, which goes with it: for records that stay, and for checkpoints that a restart finds,
 mount a volume there (`ReadWriteMany`).
 """)
+
+# What starts a kind, of `templates/`, and what the README says of it.
+KINDS = {
+    "script": (["start.sh"], SCRIPT_WORDS),
+    "slurm": (["job.sbatch"], SLURM_WORDS),
+    "kubernetes": (["job.yaml", "Dockerfile"], KUBERNETES_WORDS),
+}
 
 README = N_("""# {name}
 

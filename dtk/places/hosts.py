@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import shlex
@@ -14,8 +13,9 @@ import tempfile
 import threading
 import time
 import weakref
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -130,7 +130,7 @@ class Hosts(Engine):
         return found
 
 
-class Practice(Engine):
+class Practice(Hosts):
     """Machines to practise on: they are lent, checked and lost as others are, but each is really this one.
 
         machines = dtk.places.Practice(3)
@@ -146,14 +146,14 @@ class Practice(Engine):
     name = N_("practice machines")
 
     def __init__(self, count: int = 2):
-        super().__init__()
         self.count = whole_number("count", count, most=MOST)
-        self._machines: list[_Machine] = []
-        self._taken: list[_Machine] = []  # by member of the run
-        self._traps: dict[int, signal.Signals] = {}  # by worker: what its machine gets when it stands still
-        self._storage = ""
+        super().__init__(self._all(), python=sys.executable)
+        self._traps = _Traps()
         self._ends = contextlib.ExitStack()  # of the machines; `given_back` is of those that are lent
         weakref.finalize(self, self._ends.close)
+
+    def _all(self) -> dict[str, str]:
+        return {f"127.0.0.{k + 1}": "env" for k in range(self.count)}
 
     def power_off(self, worker: int, step: int) -> Fault:
         """A fault for `dtk.run(..., faults=[...])`: the worker's machine loses its power, once.
@@ -180,7 +180,7 @@ class Practice(Engine):
 
     def _trap(self, worker: int, step: int, how: signal.Signals) -> Fault:
         fault = faults.stall(worker=worker, step=step)
-        self._traps[worker] = how
+        self._traps.waiting[worker] = how
         return fault
 
     # ---- what an engine does
@@ -193,76 +193,68 @@ class Practice(Engine):
     def end(self, folder: RunFolder) -> None:
         """Brings back what the function wrote; lost machines are gone for good."""
         super().end(folder)
-        self._traps.clear()
+        self._traps.waiting.clear()
         self._clear()
 
     def close(self) -> None:
         """Ends the agents and the machines; the next run starts others."""
         super().close()
-        self._machines, self._taken = [], []
+        self.hosts, self.storage = self._all(), ""
         self._ends.close()
 
     def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
-        if not self._machines:
-            self._storage = tempfile.mkdtemp(prefix="practice-", dir=environment.scratch())
-            self._ends.callback(shutil.rmtree, self._storage, ignore_errors=True)
-            self._machines = [_Machine(f"node-{k}", f"127.0.0.{k + 1}") for k in range(self.count)]
-            self._ends.callback(_end_stopped, self._machines)
-        left = [machine for machine in self._machines if not machine.broken]
-        enough(len(left), len(heard))
-        self._taken = left[: len(heard)]
-        watched = [
-            partial(_watched, each, member, machine, self._traps)
-            for member, (each, machine) in enumerate(zip(heard, self._taken, strict=True))
-        ]
-        inner = Hosts({each.address: "env" for each in self._taken}, python=sys.executable, storage=self._storage)
-        lent = inner.lend(watched, tick)
-        for each, machine in zip(lent, self._taken, strict=True):
-            each.name, machine.lent = machine.name, each
-        return lent
+        if not self.storage:
+            self.storage = tempfile.mkdtemp(prefix="practice-", dir=environment.scratch())
+            self._ends.callback(shutil.rmtree, self.storage, ignore_errors=True)
+            self._ends.callback(self._traps.kill)
+        watched = [partial(self._traps.watch, *each) for each in enumerate(heard)]
+        self._traps.machines = super().lend(watched, tick)
+        for each in self._traps.machines:
+            each.name = f"node-{int(each.address.rpartition('.')[2]) - 1}"
+        return self._traps.machines
 
     def _clear(self) -> None:
         """Machines that were broken are gone for good, and those that are left are asked for anew."""
-        if any(machine.broken for machine in self._taken):
-            _end_stopped(self._taken)
-            self._taken = []
+        if self._traps.broken:
+            self._traps.kill()
             self._give_back()
+            for member in self._traps.broken:
+                del self.hosts[self._traps.machines[member].address]
+            self._traps.broken.clear()
 
 
 @dataclass
-class _Machine:
-    """One machine. stopped: by SIGSTOP."""
+class _Traps:
+    """What breaks machines: apart from their place, which the threads that read must not hold.
 
-    name: str
-    address: str
-    lent: LentMachine | None = None
-    broken: bool = False
-    stopped: bool = False
+    waiting: by worker, what its machine gets when it stands still. broken: the same, of those that got it. machines: by
+    member of the run. stopped: agents that can't end by themselves.
+    """
 
-    def breaks(self, how: signal.Signals) -> None:
-        """Sends the signal to the agent there, and to all that it has started."""
-        self.broken, self.stopped = True, how == signal.SIGSTOP
-        if self.lent is not None:
-            signal_below(self.lent.facts["pid"], how)
+    waiting: dict[int, signal.Signals] = field(default_factory=dict)
+    broken: dict[int, signal.Signals] = field(default_factory=dict)
+    machines: list[LentMachine] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)
 
-
-def _end_stopped(machines: Sequence[_Machine]) -> None:
-    for machine in machines:
-        if machine.stopped:
-            machine.breaks(signal.SIGKILL)
-
-
-def _watched(
-    heard: OnMessage, member: int, machine: _Machine, traps: dict[int, signal.Signals], message: Message
-) -> None:
-    """Passes on what a machine's agent says, and breaks the machine where its worker stands still and a trap waits."""
-    if isinstance(message, Gone):
-        if machine.stopped:
-            return  # a real machine that falls silent reports no end
-        if machine.broken:
+    def watch(self, member: int, heard: OnMessage, message: Message) -> None:
+        """Passes on what a machine's agent says, and breaks the machine where its worker stands still."""
+        if isinstance(message, Gone) and member in self.broken:
+            if self.broken[member] == signal.SIGSTOP:
+                return  # a real machine that falls silent reports no end
             message = Gone(_("the connection to it has ended"))
-    heard(message)
-    events = f"worker-{member}/events.jsonl"
-    stands = isinstance(message, FilePart) and message.file == events and b'"stall"' in base64.b64decode(message.data)
-    if stands and member in traps:
-        machine.breaks(traps.pop(member))
+        heard(message)
+        events = f"worker-{member}/events.jsonl"
+        stalls = isinstance(message, FilePart) and message.file == events and b'"stall"' in b64decode(message.data)
+        if stalls and member in self.waiting:
+            self.breaks(member, self.waiting.pop(member))
+
+    def breaks(self, member: int, how: signal.Signals) -> None:
+        """Sends the signal to the agent there, and to all that it has started."""
+        self.broken[member] = how
+        pid = self.machines[member].facts["pid"]
+        self.stopped += [pid] * (how == signal.SIGSTOP)
+        signal_below(pid, how)
+
+    def kill(self) -> None:
+        while self.stopped:
+            signal_below(self.stopped.pop())

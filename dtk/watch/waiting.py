@@ -161,11 +161,7 @@ def explain(states: Sequence[State], first: int | None = None) -> Waiting:
     edges = [(one.member, other.member) for one in states for other in states if _waits_for(one, other)]
     waiting = [state for state in states if any(state.member == who for who, _ in edges)]
     awaited = [state for state in states if any(state.member == whom for _, whom in edges)]
-    for reason, tell in REASONS:
-        sentence = tell(list(states), waiting, awaited)
-        if sentence:
-            return Waiting(list(states), edges, reason, sentence)
-    return Waiting(list(states), edges)
+    return Waiting(list(states), edges, *_why(states, waiting, awaited))
 
 
 def _waits_for(one: State, other: State) -> bool:
@@ -237,55 +233,41 @@ _ARE = {
 _EQUALLY = N_("{words}: give all workers equally many steps")
 
 
-def _stopped(states: list[State], waiting: list[State], awaited: list[State]) -> str:
-    stopped = [state for state in states if state.what == "stopped"]
-    if not stopped:
-        return ""
-    words = _silent(states, waiting, awaited) or _after(_does("stopped", stopped), stopped)
-    return in_words(words, _("SIGCONT lets a stopped process go on"))
-
-
-def _missing(states: list[State], waiting: list[State], awaited: list[State]) -> str:
-    if not waiting or any(state.blocked != "connecting" for state in waiting):
-        return ""
-    remedy = _("make the strategy on every worker, before anything that may end or wait")
-    return in_words(_silent(states, waiting, awaited), remedy)
-
-
-def _uneven(states: list[State], waiting: list[State], awaited: list[State]) -> str:
-    gone = [state for state in awaited if state.what == "finished"]
-    if not gone or not waiting:
-        return ""
-    words = clauses([_after(_does("finished", gone), gone), _who_waits(waiting)])
-    if all(state.call in _EVALUATES for state in waiting):
-        return in_words(words, _("call it on every worker"))
-    return _(_EQUALLY, words=words)
-
-
-def _order(states: list[State], waiting: list[State], awaited: list[State]) -> str:
-    if not waiting or any(not state.waits for state in awaited):
-        return ""
-    places = clauses([_does("waits", [state], _precisely(state)) for state in waiting])
-    return in_words(places, _(SAME_ORDER))
-
-
-def _silent(states: list[State], waiting: list[State], awaited: list[State]) -> str:
+def _why(states: Sequence[State], waiting: list[State], awaited: list[State]) -> tuple[str, str]:
+    """The reason in a word, and the sentence that explains it; ("", "") where no worker waits."""
+    silent = ""
+    if waiting:
+        words, instead = N_("{waiting} for {awaited}, but {instead}"), _instead(awaited)
+        silent = _(words, waiting=_who_waits(waiting), awaited=names(awaited), instead=instead)
+    if stopped := [state for state in states if state.what == "stopped"]:
+        words = silent or _after(_does("stopped", stopped), stopped)
+        return "stopped", in_words(words, _("SIGCONT lets a stopped process go on"))
     if not waiting:
-        return ""
-    words, instead = N_("{waiting} for {awaited}, but {instead}"), _instead(awaited)
-    return _(words, waiting=_who_waits(waiting), awaited=names(awaited), instead=instead)
+        return _together(states)
+    if all(state.blocked == "connecting" for state in waiting):
+        remedy = _("make the strategy on every worker, before anything that may end or wait")
+        return "missing", in_words(silent, remedy)
+    if gone := [state for state in awaited if state.what == "finished"]:
+        words = clauses([_after(_does("finished", gone), gone), _who_waits(waiting)])
+        if all(state.call in _EVALUATES for state in waiting):
+            return "uneven", in_words(words, _("call it on every worker"))
+        return "uneven", _(_EQUALLY, words=words)
+    if all(state.waits for state in awaited):
+        places = clauses([_does("waits", [state], _precisely(state)) for state in waiting])
+        return "order", in_words(places, _(SAME_ORDER))
+    return "silent", silent
 
 
-def _together(states: list[State], waiting: list[State], awaited: list[State]) -> str:
+def _together(states: Sequence[State]) -> tuple[str, str]:
     """All wait in the same place: which collective of the several there, no Python stack shows."""
     blocked = [state for state in states if state.waits]
     if len(blocked) < 2 or len(blocked) < len([state for state in states if not state.ended]):
-        return ""
+        return "", ""
     why = _(
         "they may be in different collectives there (a branch that only some workers take), or the network between "
         "them is gone"
     )
-    return in_words(_who_waits(blocked), why)
+    return "unknown", in_words(_who_waits(blocked), why)
 
 
 def given_up(stopped: list[State]) -> str:
@@ -307,16 +289,6 @@ def unlike(states: Sequence[State]) -> str:
     counts = [_(words, steps=state.planned, worker=state.called) for state in planned]
     words = _("fit was to do {counts}, so that the workers met in different collectives", counts=_listed(counts))
     return _(_EQUALLY, words=_after(words, planned))
-
-
-REASONS = (
-    ("stopped", _stopped),
-    ("missing", _missing),
-    ("uneven", _uneven),
-    ("order", _order),
-    ("silent", _silent),
-    ("unknown", _together),
-)
 
 
 def _does(what: str, states: Sequence[State], place: str = "") -> str:

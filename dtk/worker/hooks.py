@@ -13,10 +13,9 @@ from typing import Any
 
 from dtk.compat import estimators, states, tap, updates
 from dtk.compat.fingerprint import element_shapes
-from dtk.compat.libraries import keras_2_chosen, tf
+from dtk.compat.libraries import tf
 from dtk.compat.per_replica import scope_of
 from dtk.environment import Here, here, training_ended
-from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
@@ -26,7 +25,6 @@ from dtk.worker.progress import (
     check_strategy,
     evaluated,
     evaluating,
-    keep_beside,
     progress,
     save_weights,
     say_unrecorded,
@@ -81,13 +79,7 @@ class Recorder(_Hook):
 
     @staticmethod
     def base() -> Any:
-        if keras_2_chosen():
-            import tf_keras
-
-            return tf_keras.callbacks.Callback
-        import keras
-
-        return keras.callbacks.Callback
+        return tf.keras.callbacks.Callback
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +98,9 @@ class Recorder(_Hook):
         state = progress(place)
         known = state.known(model, lambda: tap.weights_so_far(model))
         self._first_epoch, self._before, self._began = True, state.steps, place.now()
-        self._fit = state, known, tap.attach(model, owner=self)
+        known.tap = known.tap or tap.Tap(model)
+        known.tap.attach(owner=self)
+        self._fit = state, known, known.tap
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         fit = self._mine()
@@ -142,12 +136,10 @@ class Recorder(_Hook):
             state, known, its = fit
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
-            keep_beside(state.place)
             save_weights(state.place, known.weights(), known.part)
-            known.lost += its.lost
             if state.steps == self._before and not self._first_epoch:
                 print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))
-            tap.detach(self.model)
+            its.detach()
         self._fit = None
 
     def on_test_begin(self, logs: Any = None) -> None:
@@ -167,8 +159,7 @@ class Recorder(_Hook):
 
     def _mine(self) -> tuple[Progress, Known, tap.Tap] | None:
         """What to record into; None outside a run, and where a later Recorder of the same fit has taken over."""
-        active = tap.active(self.model)
-        return None if active is None or active.owner is not self else self._fit
+        return self._fit if self._fit is not None and self._fit[2].owner is self else None
 
     def _record(self) -> None:
         fit = self._mine()
@@ -209,59 +200,39 @@ class EstimatorRecorder(_Hook):
     that once.
     """
 
-    recording: Any = None  # the recorder of the training that goes on
-
     @staticmethod
     def base() -> Any:
         return tf.compat.v1.train.SessionRunHook
 
     def __init__(self) -> None:
-        self._place = here()
-        self._rows: list[Any] = []
-        self._began = 0.0
-        self._variables: list[states.InGraph] = []
-        self._begun: Any = None  # what the watcher of steps said before this one
-        self._before: tuple[int, int] | None = None  # the global step and the steps recorded, as training begins
-        self.model_dir: str | None = None
-        self.global_step: int | None = None
-        if self._place is None:
+        if here() is None:
             say_unrecorded("dtk.EstimatorRecorder")
 
+
+class _Recording(EstimatorRecorder):
+    """The hook that records: one for each training, whatever hooks that was given."""
+
+    def __init__(self, place: Here) -> None:
+        self._place = place
+        self._before: tuple[int, int] | None = None  # the global step and the steps recorded, as training begins
+        self.global_step: int | None = None
+
     def begin(self) -> None:
-        if self._place is None:
-            return
         self._rows, self._variables = estimators.replica_rows(), states.of_graph()
         self._global_step = tf.compat.v1.train.get_global_step()
-        if not self._rows:
-            raise ClusterConfigError(_("dtk.EstimatorRecorder is a training hook; leave it out of EvalSpec's hooks"))
-        if EstimatorRecorder.recording is not self:
-            self._place = None  # one of a model_fn's training_hooks, beside the one that this training has already
-            return
-        self._before = None
         draws = updates.drawn(tf.compat.v1.get_default_graph())
         self._place.journal.event(Traced(self._place.now(), optimizer=NAME, draws=draws, clips=None))
-        if self.model_dir is not None:
-            latest = tf.train.latest_checkpoint(self.model_dir)
-            words = N_(
-                "training goes on from {latest}, which model_dir held before this run; give every run a directory of "
-                "its own: model_dir=str(dtk.run_dir() / 'model'), to begin anew"
-            )
-            if latest is not None:
-                print("dtk: " + _(words, latest=latest))
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        if self._place is None:
-            return
         state, step = progress(self._place), int(session.run(self._global_step))
         if not state.trainings:
             state.begins(step)
+            self._place.journal.event(Loop(self._place.now(), kind="estimator"))
+            self._place.journal.event(Training(self._place.now(), steps=None, epochs=None))
         self._before = self._before or (step, state.steps)
         states.enter_graph(self._variables, session)
-        self._began = self._place.now()
 
     def before_run(self, context: Any) -> Any:
-        if self._place is None:
-            return None
         progress(self._place).before_step()
         watcher = watching.watcher()
         self._begun = None if watcher is None else watcher.begins(context.session.graph)
@@ -269,45 +240,28 @@ class EstimatorRecorder(_Hook):
         return tf.compat.v1.train.SessionRunArgs(self._rows)
 
     def after_run(self, context: Any, values: Any) -> None:
-        if self._place is None:
-            return
         watcher = watching.watcher()
         if watcher is not None:
             watcher.ends(context.session.graph, self._begun)
         state, ended = progress(self._place), self._place.now()
-        if not state.announced:
-            state.announced = True
-            self._place.journal.event(Loop(ended, kind="estimator"))
-            self._place.journal.event(Training(ended, steps=None, epochs=None))
         state.epoch = 1
         state.record(values.results, [], (self._began, ended))
 
     def end(self, session: Any) -> None:
-        if self._place is None:
-            return
         states.enter_graph(self._variables, None)
-        names = self._save(self._place)
-        self.global_step = int(session.run(self._global_step))
-        if self._before is not None:
-            state, (step, steps) = progress(self._place), self._before
-            made, recorded = self.global_step - step, state.steps - steps
-            state.estimated.append(Optimizer(name=NAME, variables=names[:1], made=made, recorded=recorded))
-
-    def _save(self, place: Here) -> list[str]:
-        """Saves the variables but for the global step; returns their names."""
-        held = {
-            each.name: values[0] for each, values in zip(self._variables, states.read(self._variables), strict=True)
-        }
+        now = zip(self._variables, states.read(self._variables), strict=True)
+        held = {each.name: values[0] for each, values in now}
         del held[self._global_step.op.name]
-        place.folder.save_weights(list(held), list(held.values()))
-        return list(held)
+        self._place.folder.save_weights(list(held), list(held.values()))
+        self.global_step = int(session.run(self._global_step))
+        state, (step, steps) = progress(self._place), self._before or (0, 0)
+        made, recorded = self.global_step - step, state.steps - steps
+        state.estimated.append(Optimizer(name=NAME, variables=[*held][:1], made=made, recorded=recorded))
 
 
-def listen_to_estimators() -> None:
+def listen_to_estimators(place: Here) -> None:
     """Called in a worker, once Estimator is imported there."""
-    place = here()
-    if place is not None:
-        estimators.apply(_Listener(place), place.replicas)
+    estimators.apply(_Listener(place), place.replicas)
 
 
 class _Listener:
@@ -315,17 +269,20 @@ class _Listener:
         self.place = place
 
     def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
-        found = [hook for hook in given if isinstance(hook, EstimatorRecorder)]
-        recorder = EstimatorRecorder.recording = found[0] if found else EstimatorRecorder()
-        recorder.model_dir = estimator.model_dir
+        latest = tf.train.latest_checkpoint(estimator.model_dir)
+        if latest is not None:
+            words = N_(
+                "training goes on from {latest}, which model_dir held before this run; give every run a directory of "
+                "its own: model_dir=str(dtk.run_dir() / 'model'), to begin anew"
+            )
+            print("dtk: " + _(words, latest=latest))
         # The last in the list: what it measures leaves out what other hooks do after a step.
-        return [*(hook for hook in given if hook not in found), recorder]
+        self.recording = _Recording(self.place)
+        return [*given, self.recording]
 
-    def trained(self, estimator: Any, loss: Any) -> None:
+    def trained(self, loss: Any) -> None:
         loss = None if loss is None else float(loss)
-        self.place.journal.event(Outcome(self.place.now(), loss=loss, step=EstimatorRecorder.recording.global_step))
-        if self.place.worker == 0:
-            self._save_last_checkpoint(estimator.model_dir)
+        self.place.journal.event(Outcome(self.place.now(), loss=loss, step=self.recording.global_step))
 
     def evaluation(self, evaluate: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         started = evaluating(self.place)
@@ -346,7 +303,6 @@ class _Listener:
 
     def follow_training(self, executor: Any) -> None:
         """Evaluates each of the chief's checkpoints, and ends when training has, in place of Estimator's timetable."""
-        count = 0
         while True:
             ended = training_ended()  # asked first: what was saved before the end is then on the list
             new = sorted(_aside(self.place).glob("*.index"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
@@ -354,23 +310,8 @@ class _Listener:
                 estimators.evaluate_checkpoint(executor, str(index.with_suffix("")))
                 for file in index.parent.glob(f"{index.stem}.*"):
                     file.unlink()
-                count += 1
             if ended and not new:
                 break
-        if count == 0:
-            raise ClusterConfigError(
-                _("the evaluator had nothing to evaluate: the chief's Estimator saved no checkpoint")
-            )
-
-    def _save_last_checkpoint(self, model_dir: str) -> None:
-        """The chief's final weights as the last checkpoint has them: that is what a user of the model will get."""
-        final, latest = self.place.folder.weights, tf.train.latest_checkpoint(model_dir)
-        if final is None or latest is None:
-            return
-        reader = tf.train.load_checkpoint(latest)
-        stored = [name for name in final.names if reader.has_tensor(name)]
-        if len(stored) == len(final.names):
-            self.place.folder.save_weights(stored, [reader.get_tensor(name) for name in stored])
 
 
 def _aside(place: Here) -> Path:

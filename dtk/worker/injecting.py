@@ -18,13 +18,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dtk.compat.per_replica import make_nan
+import numpy as np
+
+from dtk.compat.per_replica import copies
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
 from dtk.faults import Fault, read_faults
 from dtk.language import N_, _
-from dtk.records import Record
-from dtk.records.events import FaultCame, Tail
+from dtk.records import WorkerFolder
+from dtk.records.events import FaultCame
+from dtk.worker.process import meet
 
 SETTLE_SECONDS = 5.0  # how long a worker waits for what its peers record of the step before its end
 _ENDS_OR_STOPS = ("kill", "exception", "stall", "drop_network")
@@ -37,9 +40,8 @@ class Injector:
 
     def __init__(self, place: Here):
         self.place = place
-        listed, starts = read_faults(place.run.path), (None, place.run.attempt)
-        mine = place.worker if place.role == "worker" else None
-        self.due = {n: fault for n, fault in enumerate(listed) if fault.worker == mine and fault.attempt in starts}
+        listed = enumerate(read_faults(place.run.path) if place.role == "worker" and place.run.attempt == 1 else [])
+        self.due = {n: fault for n, fault in listed if fault.worker == place.worker}
         self._slow = 0.0
 
     def before(self, first: int, last: int, weights: Weights | None) -> None:
@@ -47,21 +49,15 @@ class Injector:
 
         weights: gives the trainable weights of the model that is trained, for `nan`.
         """
-        if self._slow:
-            time.sleep(self._slow * (last - first + 1))
-        if not self.due:
-            return
-        # A step that was trained before a restart does not come again.
-        come = [n for n, each in self.due.items() if each.step <= last and (each.step >= first or each.kind == "slow")]
-        for number in come:
+        for number in [n for n, each in self.due.items() if each.step <= last]:
             fault = self.due.pop(number)
-            if fault.kind in _ENDS_OR_STOPS:
-                self._settle(first - 1)
+            # Until every worker has recorded the step before: then what was recorded depends on nothing but the fault.
+            if fault.kind in _ENDS_OR_STOPS and _recorded(self.place.folder) >= max(first - 1, 1):
+                meet(self.place, lambda peer: _recorded(peer) >= first - 1, SETTLE_SECONDS)
             now, step = self.place.now(), max(first, fault.step)
             self.place.journal.event(FaultCame(now, kind=fault.kind, step=step, words=repr(fault), number=number))
             self._bring(fault, weights)
-            if fault.kind == "slow":
-                time.sleep(self._slow * (last - first + 1))
+        time.sleep(self._slow * (last - first + 1))
 
     def _bring(self, fault: Fault, weights: Weights | None) -> None:
         if fault.kind == "kill":
@@ -77,34 +73,26 @@ class Injector:
             if not held:
                 remedy = N_("a loop has to pass model=model to dtk.record_step; an Estimator's can't be reached")
                 raise ClusterConfigError(_("dtk.faults.nan: no weights are known here"), remedy=_(remedy))
-            make_nan(held)
+            _make_nan(held)
         else:
             _drop_network()
 
-    def _settle(self, step: int) -> None:
-        """Waits until every worker has recorded `step`: then it depends on nothing but the fault what was recorded."""
-        own = _last(Tail(self.place.folder.path / "records.jsonl"))
-        if own is None or own.step < step:
-            return  # nothing recorded yet in this attempt
-        deadline = time.monotonic() + SETTLE_SECONDS
-        for peer in self.place.run.each:
-            tail, seen = Tail(peer.path / "records.jsonl"), None
-            while (seen is None or seen.step < step) and time.monotonic() < deadline:
-                seen = _last(tail) or seen
-                if seen is None or seen.step < step:
-                    time.sleep(0.005)  # another process's file: nothing to wait on that works on every system
+
+def _recorded(worker: WorkerFolder) -> int:
+    """The last step of a worker's records; 0 before the first."""
+    return max((record.step for record in worker.records), default=0)
 
 
-def _last(tail: Tail) -> Record | None:
-    lines = tail.lines()
-    return Record(0, *json.loads(lines[-1])) if lines else None
+def _make_nan(weights: list[Any]) -> None:
+    """Makes the last weight of floating point NaN throughout, in this process's memory only."""
+    found = [each for each in map(copies, weights) if each is not None and each.local[0].dtype.is_floating]
+    if found:
+        found[-1].assign([np.full_like(found[-1].arrays()[0], np.nan)])
 
 
 def _stand_still(seconds: float | None) -> None:
     """Sleeps: for so long, or forever."""
-    time.sleep(3600.0 if seconds is None else seconds)
-    while seconds is None:
-        time.sleep(3600.0)
+    threading.Event().wait(seconds)
 
 
 def _drop_network() -> None:

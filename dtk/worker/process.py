@@ -11,12 +11,17 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import psutil
 
 from dtk.language import _
+
+if TYPE_CHECKING:
+    from dtk.environment import Here
+    from dtk.records import WorkerFolder
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 END_SECONDS = 2.5
@@ -103,18 +108,21 @@ def vitals(pid: int) -> Vitals | None:
         process = psutil.Process(pid)
         with process.oneshot():
             times, status = process.cpu_times(), process.status()
-        disk = _disk(process)
+        disk = 0
+        with contextlib.suppress(AttributeError, psutil.AccessDenied):  # macOS; a process with another's rights
+            counted = process.io_counters()
+            disk = int(counted.read_bytes + counted.write_bytes)
     except psutil.Error:
         return None
     return Vitals(float(times.user + times.system), status in _STOPPED, disk)
 
 
-def _disk(process: psutil.Process) -> int:
-    try:
-        counted = process.io_counters()
-    except (AttributeError, psutil.AccessDenied):  # macOS; a process with another's rights
-        return 0
-    return int(counted.read_bytes + counted.write_bytes)
+def meet(place: Here, arrived: Callable[[WorkerFolder], Any], seconds: float) -> None:
+    """Waits, for so long at most, until each worker of the run has arrived."""
+    deadline = time.monotonic() + seconds
+    for peer in place.run.each:
+        while not arrived(peer) and time.monotonic() < deadline:
+            time.sleep(0.002)  # another process's file: nothing to wait on that works on every system
 
 
 def ask(pid: int) -> None:

@@ -8,28 +8,31 @@ made and recorded.
 from __future__ import annotations
 
 import functools
-import gc
-import json
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import wrapt
 
-from dtk.compat import feeds, tap, updates
+from dtk.compat import feeds, updates
 from dtk.compat.libraries import tf
 from dtk.compat.per_replica import key_of, name_of, strategy_of
 from dtk.compat.strategies import has_a_cluster
+from dtk.compat.tap import Tap
 from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import N_, _
 from dtk.records import Record, events
+from dtk.worker.process import meet
 
 if TYPE_CHECKING:
     from dtk.worker.injecting import Injector
+
+
+MEET_SECONDS = 60.0  # how long a worker of a run "apart" waits for the first steps of the others
 
 
 @dataclass
@@ -37,15 +40,14 @@ class Known:
     """A model that is recorded.
 
     key: the object itself, or a tuple for a list of variables. part: its place among those that are recorded.
-    announced: whether the events say what kind of training it had. lost: its steps that were trained and could not be
-    recorded.
+    announced: whether the events say what kind of training it had. tap: what reads its steps, where `fit` trains it.
     """
 
     key: Any
     part: int
     weights: Callable[[], list[Any]]
     announced: bool = False
-    lost: int = 0
+    tap: Tap | None = None
 
 
 @dataclass
@@ -53,9 +55,8 @@ class Progress:
     """One count of steps and epochs, whoever records them: several `fit`s, a loop after a `fit`.
 
     models: those that are recorded, in their order. estimated: what Estimators made, each as an entry of the event
-    "updates". announced: whether the events say by now that this is an Estimator's training. trainings: how many began;
-    looping: whether a loop of one's own, with `dtk.record_step`, is among them. in_ring: whether the function has
-    called `dtk.ring`, by which it may add up gradients itself.
+    "updates". trainings: how many began; looping: whether a loop of one's own, with `dtk.record_step`, is among them.
+    in_ring: whether the function has called `dtk.ring`, by which it may add up gradients itself.
     """
 
     place: Here
@@ -63,7 +64,6 @@ class Progress:
     epoch: int = 0
     models: list[Known] = field(default_factory=list)
     estimated: list[events.Optimizer] = field(default_factory=list)
-    announced: bool = False
     trainings: int = 0
     looping: bool = False
     in_ring: bool = False
@@ -106,7 +106,9 @@ class Progress:
         """
         if self.place.mode == "apart" and self.steps and not self._met:
             self._met = True
-            meet(self.place)
+            # The first step, in which the function is traced, is made: `dtk.scaling.summary.apart` counts only those
+            # during which all were at work.
+            meet(self.place, lambda peer: peer.records or events.of_kind(peer.events, events.Finished), MEET_SECONDS)
         if self._injector is not None:
             self._injector.before(self.steps + 1, self.steps + count, weights)
 
@@ -127,7 +129,9 @@ class Progress:
         this training's own epochs; returned is that of its first beginning.
         """
         self.trainings += 1
-        first = self._first_beginning()
+        corners = [attempt.worker(self.place.worker) for attempt in self.place.run.earlier]
+        begun = [event for corner in corners for event in events.of_kind(corner.events, events.Counted)]
+        first = next((event for event in begun if event.training == self.trainings), None)
         if first is not None and counted is not None and first.counted is not None:
             self.steps, offset = first.recorded + max(0, counted - first.counted), first.offset
         now, number = self.place.now(), self.trainings
@@ -135,14 +139,6 @@ class Progress:
             events.Counted(now, training=number, counted=counted, recorded=self.steps, offset=offset)
         )
         return offset
-
-    def _first_beginning(self) -> events.Counted | None:
-        """What an earlier start of the cluster wrote down when this training first began; None without."""
-        for attempt in self.place.run.earlier:
-            for event in events.of_kind(attempt.worker(self.place.worker).events, events.Counted):
-                if event.training == self.trainings:
-                    return event
-        return None
 
 
 _progress: Progress | None = None
@@ -227,29 +223,16 @@ def watch_updates(place: Here) -> None:
         wrapt.register_post_import_hook(lambda keras: updates.watch(keras, place.replicas, traced), name)
 
 
-def keep_beside(place: Here) -> None:
-    """At the end of a fit and of the function: what recorded steps train beside their model is compared, too."""
-    state = progress(place)
-    known = {key_of(weight) for model in state.models for weight in model.weights()}
-    found = [each for each in updates.counted() if not known.issuperset(each.variables) and each.so_far()[0]]
-    if found:
-        gc.collect()  # what is not referred to any more must be gone on every worker alike
-    for each in found:
-        held = each.beside(known)
-        if held:
-            state.known(each, functools.partial(list, held))
-
-
 def write_updates(place: Here) -> None:
     """At the function's end: what each optimizer made, and what of it was recorded."""
     if not _counts_updates(place):
         return
     state = progress(place)
     counted = list(state.estimated)
-    lost_of = [({key_of(weight) for weight in m.weights()}, m.lost + tap.unread(m.key)) for m in state.models]
+    lost_of = [({key_of(weight) for weight in m.weights()}, m.tap.unread() if m.tap else 0) for m in state.models]
     for each in updates.counted():
         inside, outside = each.so_far()
-        names = [name for name, _ in each.variables.values()]
+        names = [*each.variables.values()]
         lost = min(inside, sum(many for keys, many in lost_of if keys & {*each.variables}))
         counted.append(
             events.Optimizer(
@@ -280,35 +263,8 @@ def evaluating(place: Here, step: int | None = None) -> float:
 def evaluated(place: Here, *, step: int | None, started: float, metrics: Mapping[str, Any]) -> None:
     """Writes down an evaluation that ends now: its start, the step of its weights, and its metrics by name.
 
-    Metrics are numbers, also NumPy's and TensorFlow's. An array becomes a list, what JSON can't hold its text.
+    Metrics are numbers, also NumPy's and TensorFlow's. An array becomes a list.
     """
-    plain = {str(name): _plain(value) for name, value in metrics.items()}
+    plain = {str(name): np.asarray(value).tolist() for name, value in metrics.items()}
     step = None if step is None else int(step)
     place.journal.event(events.Evaluation(place.now(), started=started, step=step, metrics=plain))
-
-
-def _plain(value: Any) -> Any:
-    for convert in ("numpy", "tolist"):
-        value = getattr(value, convert)() if hasattr(value, convert) else value
-    try:
-        json.dumps(value)
-    except TypeError:
-        return str(value)
-    return value
-
-
-# ---- workers that have nothing to do with each other, but are to compute at the same time (mode "apart")
-
-MEET_SECONDS = 60.0
-
-
-def meet(place: Here) -> None:
-    """Waits, after the first step, which is traced and compiled, until every worker of the run has made its own.
-
-    Not for one whose function has returned, and for at most MEET_SECONDS: `dtk.scaling.summary.apart` counts only
-    the steps during which all were at work.
-    """
-    deadline = time.monotonic() + MEET_SECONDS
-    for peer in place.run.each:
-        while not (peer.records or events.of_kind(peer.events, events.Finished)) and time.monotonic() < deadline:
-            time.sleep(0.002)  # another process's file: nothing to wait on that works on every system

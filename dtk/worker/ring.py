@@ -140,7 +140,15 @@ class Ring:
         """
         if self._neighbours is None:
             raise ClusterConfigError(_("ring.exchange: this ring has one worker, and no other to exchange with"))
-        self._check_number(number)
+        if not self._held:
+            raise ClusterConfigError(_("ring.exchange: cut the gradient into chunks first, with ring.split"))
+        if isinstance(number, bool) or number not in range(self.workers):
+            words = N_(
+                "ring.exchange: chunk {chunk} in step {step}, but there are the chunks 0 to {last}; "
+                "numbers go round with % {workers}"
+            )
+            known = {"last": self.workers - 1, "workers": self.workers}
+            raise ClusterConfigError(_(words, chunk=number, step=self._step + 1, **known))
         self._settle(number, values)
         self._step += 1
         array, parts = self._held[number]
@@ -190,17 +198,6 @@ class Ring:
         """Leaves the ring; the end of the function does so too."""
         if self._neighbours is not None:
             self._neighbours.close()
-
-    def _check_number(self, number: int) -> None:
-        if not self._held:
-            raise ClusterConfigError(_("ring.exchange: cut the gradient into chunks first, with ring.split"))
-        if isinstance(number, bool) or number not in range(self.workers):
-            words = N_(
-                "ring.exchange: chunk {chunk} in step {step}, but there are the chunks 0 to {last}; "
-                "numbers go round with % {workers}"
-            )
-            known = {"last": self.workers - 1, "workers": self.workers}
-            raise ClusterConfigError(_(words, chunk=number, step=self._step + 1, **known))
 
     def _trade(
         self, about: dict[str, Any], array: np.ndarray, receiver: int, sender: int

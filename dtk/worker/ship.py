@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib.util
 import inspect
@@ -276,8 +277,10 @@ def imports(source: str | bytes, path: str) -> Iterator[str]:
 
 def _files(name: str) -> Iterator[tuple[str, Path]]:
     """The sources of a module and of the packages that it is in, where they were not installed; imports nothing."""
-    top, *rest = name.split(".")
-    full, spec = top, _spec(top)
+    full, *rest = name.split(".")
+    spec: ModuleSpec | None = None
+    with contextlib.suppress(ValueError):  # of a module that was made by hand
+        spec = importlib.util.find_spec(full)
     while spec is not None:
         package = spec.submodule_search_locations
         if spec.origin and spec.origin.endswith(".py") and not library_of(spec.origin):
@@ -286,13 +289,6 @@ def _files(name: str) -> Iterator[tuple[str, Path]]:
             return
         full = f"{full}.{rest.pop(0)}"
         spec = PathFinder.find_spec(full, list(package))
-
-
-def _spec(top: str) -> ModuleSpec | None:
-    try:
-        return importlib.util.find_spec(top)
-    except ValueError:  # of a module that was made by hand
-        return None
 
 
 # ---- the way back

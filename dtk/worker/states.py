@@ -39,6 +39,7 @@ SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the 
 SHARE = 0.03  # of the time, for larger states
 WRITING = 3.5e-9  # seconds a byte, measured: the same on all workers, which are to record the same units
 WAITING = 256e6  # bytes that may wait to be written
+_TOLD = ("name", "identity", "dtype", "shape", "kept", "trainable")  # of a variable
 
 
 class Snapshot(NamedTuple):
@@ -179,7 +180,8 @@ class Recorder:
             if id(each) not in self.written:
                 self.written[id(each)] = len(self.written)
                 self._kept.append(each)
-                self._writer.variable(_line(len(self.written) - 1, each))
+                told = {name: getattr(each, name) for name in _TOLD}
+                self._writer.variable({"number": self.written[id(each)], **told})
         entries: list[tuple[str, int, str, list[Any]]] = []
         size, in_ring = 0, progress(self.place).in_ring
         for when, held, now in (("before", self.held or NOTHING, before), ("after", before, after)):
@@ -194,7 +196,7 @@ class Recorder:
                     entries.append((when, self.written[id(each)], kept, values))
                     size += sum(value.nbytes for value in values)
         here = [self.written[id(each)] for each in after.table]
-        self._writer.unit({**facts, "unit": self.units, "here": here}, entries, size)
+        self._writer.unit({"unit": self.units, **facts, "here": here}, entries, size)
         return size
 
     def _step(self, began: tuple[int, int]) -> int:
@@ -224,17 +226,9 @@ class Recorder:
         """Writes what the function has left behind until now, and waits until all is written."""
         if self.held is not None:  # the last unit was recorded
             now = take()
-            number, self.units = self.units, self.units + 1
-            place = self.watched.position
-            self._write(now, now, end=True, began=place, ended=place, step=progress(self.place).steps + 1)
-            self.units = number
-        last = {"units": self.units, "position": self.watched.position, "failed": self._writer.failed}
-        self._writer.last(last)
-
-
-def _line(number: int, each: Variable) -> dict[str, Any]:
-    facts = ("name", "identity", "dtype", "shape", "kept", "trainable")
-    return {"number": number, **{name: getattr(each, name) for name in facts}}
+            place, step = self.watched.position, progress(self.place).steps + 1
+            self._write(now, now, unit=self.units + 1, end=True, began=place, ended=place, step=step)
+        self._writer.last({"units": self.units, "position": self.watched.position, "failed": self._writer.failed})
 
 
 class _Writer:

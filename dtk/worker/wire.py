@@ -30,6 +30,7 @@ class Wire:
     def __init__(self, link: socket.socket):
         self._link = link
         self._buffer = b""
+        self._received: list[Message] = []  # before they were asked for
         self._lock = threading.Lock()
         self.closed = False  # by the other end
 
@@ -48,28 +49,22 @@ class Wire:
 
     def receive(self) -> list[Message]:
         """Waits for something, and returns the messages that are complete by then; `closed` at the end."""
-        *lines, self._buffer = (self._buffer + self._read()).split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def _read(self) -> bytes:
         try:
             data = self._link.recv(1 << 20)
         except OSError:
             data = b""  # killed in the middle of a line
         self.closed = not data
-        return data
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        found, self._received = [*self._received, *map(json.loads, lines)], []
+        return found
 
     def next(self, seconds: float | None = None) -> Message | None:
         """The next message; None where there is none after `seconds`, or where the other end is gone."""
-        while b"\n" not in self._buffer and not self.closed:
+        while not self._received and not self.closed:
             if not select.select([self._link], [], [], seconds)[0]:
                 return None
-            self._buffer += self._read()
-        line, found, rest = self._buffer.partition(b"\n")
-        if not found:
-            return None
-        self._buffer = rest
-        return dict(json.loads(line))
+            self._received = self.receive()
+        return self._received.pop(0) if self._received else None
 
     def close(self) -> None:
         self._link.close()

@@ -8,7 +8,6 @@ import faulthandler
 import functools
 import gc
 import inspect
-import io
 import json
 import os
 import signal
@@ -33,7 +32,7 @@ from dtk.records import RunFolder, events
 from dtk.worker import ship, states
 from dtk.worker.hooks import Recorder, listen_to_estimators
 from dtk.worker.process import WorkerSpec, die_with
-from dtk.worker.progress import keep_beside, progress, watch_updates, write_updates
+from dtk.worker.progress import progress, watch_updates, write_updates
 
 _ABOVE = (__name__, "dtk.launch.program", "runpy")  # modules above the learner's own lines
 
@@ -108,8 +107,7 @@ def _redirect(folder: Path) -> None:
     os.close(log)
     sys.stdin = open(os.devnull)  # noqa: SIM115  (the process's own stdin, open to its end)
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        raw = io.FileIO(descriptor, "w", closefd=False)
-        text = io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=True)
+        text = open(descriptor, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115  (as above)
         setattr(sys, name, text)
         setattr(sys, f"__{name}__", text)
     faulthandler.enable(file=sys.stderr)  # a crash in C++ leaves the Python lines that led to it in the log
@@ -142,7 +140,6 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
         result = fn(*args, **kwargs)
     if inspect.isawaitable(result):
         raise TypeError(_("the function returned a coroutine; write an ordinary function"))
-    keep_beside(here)
     states.finish()
     progress(here).finish()
     write_updates(here)
@@ -190,7 +187,7 @@ def _prepare_libraries(here: Here, job: dict[str, Any]) -> None:
     saves.when_imported()
     strategies.leave_datasets_untuned()
     training = "tensorflow_estimator.python.estimator.training"
-    wrapt.register_post_import_hook(lambda module: listen_to_estimators(), training)
+    wrapt.register_post_import_hook(lambda module: listen_to_estimators(here), training)
     if job["without"]:
         from dtk.compat import without  # which only some followers need
 
@@ -234,11 +231,8 @@ def _record_failure(here: Here, error: BaseException) -> int:
         here.journal.event(events.Failed(at))
     except OSError:
         pass  # a full disk: the kernel sees the exit code and the disk
-    if not isinstance(error, SystemExit):
-        return 1
-    if isinstance(error.code, int):
-        return error.code
-    return 0 if error.code is None else 1
+    code = error.code if isinstance(error, SystemExit) else 1
+    return code if isinstance(code, int) else int(code is not None)
 
 
 def flush() -> None:

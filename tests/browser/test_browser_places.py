@@ -64,6 +64,7 @@ def test_a_saved_lesson_opened_another_day(tmp_path, visit):
         page = visit(server, LESSON, again=True)
         page.wait_idle(60)
         cell = page.cell("run = dtk.run(train, workers=2)")
+        cell.locator("summary").first.click()
         page.shot("another-day", cell)
         assert "finished in" in cell.locator(".jp-OutputArea").text_content()
         # Not trusted, as one that came by mail: JupyterLab drops what it doesn't know to be harmless.

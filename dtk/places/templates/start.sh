@@ -16,7 +16,7 @@ k=0
 pids=
 while [ $k -lt "$workers" ]; do
     task="{\"type\": \"worker\", \"index\": $k}"
-    TF_CONFIG="{\"cluster\": {\"worker\": [$cluster]}, \"task\": $task}" @entry@ &
+    TF_CONFIG="{\"cluster\": {\"worker\": [$cluster]}, \"task\": $task}" python -m dtk worker "$here" &
     pids="$pids $!"
     k=$((k + 1))
 done
