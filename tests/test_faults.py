@@ -106,10 +106,7 @@ def test_a_fault_that_never_came_is_told_in_one_line(capsys, fn, fault, said):
         (lambda: faults.kill(-1, 1), "dtk.faults.kill: worker=-1: it takes a whole number of at least 0"),
         (lambda: faults.nan(0, 0), "dtk.faults.nan: step=0: it takes a whole number of at least 1"),
         (lambda: faults.stall(0, 1, 0), "dtk.faults.stall: seconds=0: it takes seconds above 0"),
-        (
-            lambda: faults.slow(0, "1"),
-            "dtk.faults.slow: seconds_per_step='1': it takes seconds above 0",
-        ),
+        (lambda: faults.slow(0, "1"), "dtk.faults.slow: seconds_per_step='1': it takes seconds above 0"),
     ],
 )
 def test_a_fault_that_there_cannot_be(make, words):
@@ -121,10 +118,7 @@ def test_a_fault_that_there_cannot_be(make, words):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (
-            {"faults": [faults.kill(2, 1)]},
-            "faults: kill(worker=2, step=1) with workers=2: worker 1 is the last",
-        ),
+        ({"faults": [faults.kill(2, 1)]}, "faults: kill(worker=2, step=1) with workers=2: worker 1 is the last"),
         (
             {"faults": [faults.drop_network(0, 1)], "workers": 1},
             "faults: drop_network(worker=0, step=1): a single worker has no network to lose; ask for two (on Colab "

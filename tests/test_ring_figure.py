@@ -59,11 +59,7 @@ def fabricated(path, *, leave_out=(), finished=True):
         journal = Journal(corner)
         journal.event(Ring(0.1, what="split", round=1))
         for step, (out, back) in enumerate([(worker, 1 - worker), (1 - worker, worker)], 1):
-            said = {
-                "sent": {"chunk": out},
-                "received": {"chunk": back},
-                "used": {"chunk": back, "parts": [0, 1]},
-            }
+            said = {"sent": {"chunk": out}, "received": {"chunk": back}, "used": {"chunk": back, "parts": [0, 1]}}
             for what, facts in said.items():
                 if (worker, what, step) not in leave_out:
                     journal.event(Ring(step + 0.1, what=what, round=1, step=step, **facts))

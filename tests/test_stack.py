@@ -38,9 +38,7 @@ READING = dump(
 GENERATOR = dump((f"{STDLIB}/threading.py", 1, "wait"), ("/home/me/data.py", 4, "rows"), head="Thread") + IN_A_FUNCTION
 CALLED_BACK = (
     dump(
-        ("/v/site-packages/dtk/worker/injecting.py", 1, "f"),
-        (f"{TF}/ops/script_ops.py", 5, "__call__"),
-        head="Thread",
+        ("/v/site-packages/dtk/worker/injecting.py", 1, "f"), (f"{TF}/ops/script_ops.py", 5, "__call__"), head="Thread"
     )
     + IN_A_FUNCTION
 )

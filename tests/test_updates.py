@@ -232,13 +232,7 @@ def test_a_model_that_was_not_handed_over_is_followed():
     assert (error.reason, error.step) == ("loss", 1)
 
 
-@pytest.mark.parametrize(
-    ("given", "inside"),
-    [
-        ("both", True),
-        pytest.param("list", False, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("given", "inside"), [("both", True), pytest.param("list", False, marks=pytest.mark.slow)])
 def test_two_models_in_one_loop(given, inside, capsys):
     run = ran(two_models, given=given, inside=inside)
     capsys.readouterr()

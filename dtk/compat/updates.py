@@ -144,8 +144,13 @@ def draw_nothing() -> None:
 
 
 def draws() -> list[str] | None:
-    """The operations that draw in the graph that is being made, with where they stand; None where it is not known."""
+    """The operations that draw in the graph that is being made, with where they stand; None where it is not known.
+
+    A graph that only applies gradients has none: those that took them have, as where several calls add them up.
+    """
     graphs = _graphs()
+    if graphs is not None and not any(graph in _gradients for graph in graphs):
+        graphs = [*graphs, *_gradients] if _gradients else None
     return _eager_draws if graphs is None else [each for graph in graphs for each in drawn(graph)]
 
 

@@ -346,11 +346,7 @@ def _busy(who: str, busy: Sequence[int]) -> str:
 
 
 def cluster(
-    workers: int = 2,
-    replicas: int = 1,
-    seed: int | None = 0,
-    keras: int | None = None,
-    start: str = "auto",
+    workers: int = 2, replicas: int = 1, seed: int | None = 0, keras: int | None = None, start: str = "auto"
 ) -> Cluster:
     """Starts workers that stay until `close()`, the kernel's end, or an hour without a cell.
 

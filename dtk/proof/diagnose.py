@@ -34,10 +34,9 @@ from dtk.proof.examples import look_at_counts, look_at_examples, look_at_shards
 from dtk.proof.following import Following, can_be_followed, has_parts_of_its_own
 from dtk.proof.following import followed as follow
 from dtk.proof.ratios import look_at_finite, look_at_first_loss, look_at_shares
-from dtk.proof.verify import name_of, prove
+from dtk.proof.verify import name_of, prove, stood_still
 from dtk.records import facts
 from dtk.records.events import Training
-from dtk.worker.recorded import RecordedStates
 
 if TYPE_CHECKING:
     from dtk.records.tables import RunLike
@@ -89,7 +88,7 @@ def _explain(
         return found("not reproducible", failed.what, drawn, ("python data",) if data.python else ())
     if failed.reason == "updates":
         key = "unrecorded" if "made" in failed.numbers else "steps" if failed.numbers else "records"
-        if failed.numbers.get("recorded") == 0 and _stood_still(run):
+        if failed.numbers.get("recorded") == 0 and stood_still(run):
             key = "optimizer on a copy"
         return found(key, failed.what)
     if failed.reason == "seeds":
@@ -137,17 +136,6 @@ def _first_answer(case: Case, stepwise: Case) -> Diagnosis:
         then = _BY_STATES if stepwise is case else (look_at_scope, look_at_parting, *_STEPS)
         looks = [(look, stepwise) for look in then]
     return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
-
-
-def _stood_still(run: RunLike) -> bool:
-    """Whether each weight of the recorded models is, at the end, what a variable held before the first step."""
-    last, states = run.folder.worker(0).weights, RecordedStates(run.folder)
-    if last is None or not states.units:
-        return False
-    first = [value for copies in states.before(0).values() for value in copies]
-    # A copy's variables have the same names, so values tell; weights' files have bfloat16 as float32.
-    begun, ended = ({(a.shape, a.astype(np.float64).tobytes()) for a in each} for each in (first, last.arrays))
-    return ended <= begun
 
 
 def _on_one_device(run: Any) -> Evidence | None:

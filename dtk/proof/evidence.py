@@ -151,8 +151,7 @@ def _check_ended(run: RunLike, name: str) -> None:
     for corner in run.folder.each:
         if not of_kind(corner.events, Finished):
             what = N_("worker {worker} of the {run} did not come to its end, so there is nothing final to compare")
-            what = _(what, worker=corner.worker, run=name)
-            raise VerificationError(what, reason="records", remedy=_("run it again"))
+            raise VerificationError(_(what, worker=corner.worker, run=name), reason="records", remedy=_("run it again"))
 
 
 def _check_steps(run: RunLike, name: str) -> None:

@@ -21,13 +21,12 @@ def look_at_shards(case: Case) -> Diagnosis | None:
     apart = ~(np.abs(case.prints.sum(axis=1) - case.base_prints) <= SAME_DATA)
     if np.ptp(case.prints[apart], axis=1).max() > SAME_DATA:
         return None
-    counts = case.ours.examples[: case.steps][apart][0]
     return found(
         "sharding off",
         _(
             "all {n} replicas saw the same {examples} examples at each of {steps} steps, so sharding is switched off",
             n=case.replicas,
-            examples=counts[0],
+            examples=case.ours.examples[: case.steps][apart][0][0],
             steps=apart.sum(),
         ),
     )

@@ -25,6 +25,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dtk.errors import VerificationError
 from dtk.language import N_, _, ngettext
 from dtk.proof.evidence import Evidence, check_arguments, check_replicas_agree, collect
@@ -169,7 +171,8 @@ def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
                 numbers={"worker": worker},
             )
     made, recorded = _sums(said[0][0].optimizers)
-    if recorded < made and not (recorded and RecordedStates(ours.run.folder).complete):
+    by_states = RecordedStates(ours.run.folder).complete and (recorded or not stood_still(ours.run))
+    if recorded < made and not by_states:
         what = N_("{left} of the {made} updates that the {run} made were not recorded: {missing}")
         missing = _missing(said[0][0].optimizers)
         raise VerificationError(
@@ -178,6 +181,17 @@ def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
             remedy=_(MISTAKES["unrecorded"].remedy),
             numbers={"made": made, "recorded": recorded},
         )
+
+
+def stood_still(run: RunLike) -> bool:
+    """Whether each weight of the recorded models is, at the end, what a variable held before the first step."""
+    last, states = run.folder.worker(0).weights, RecordedStates(run.folder)
+    if last is None or not states.units:
+        return False
+    first = [value for copies in states.before(0).values() for value in copies]
+    # A copy's variables have the same names, so values tell; weights' files have bfloat16 as float32.
+    begun, ended = ({(a.shape, a.astype(np.float64).tobytes()) for a in each} for each in (first, last.arrays))
+    return ended <= begun
 
 
 def _line(ours: Evidence, said: Updates) -> str:

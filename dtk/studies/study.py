@@ -192,13 +192,7 @@ def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
 # ---- which runs a study takes, checked before any process starts
 
 
-def study_cells(
-    workers: Any,
-    global_batch: Any,
-    per_replica_batch: Any,
-    scaling: Any,
-    repeats: Any,
-) -> list[Cell]:
+def study_cells(workers: Any, global_batch: Any, per_replica_batch: Any, scaling: Any, repeats: Any) -> list[Cell]:
     """All runs of a study."""
     counts = _checked_counts(workers)
     whole_number("repeats", repeats)

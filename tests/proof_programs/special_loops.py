@@ -9,14 +9,14 @@ from proof_programs.parts import BATCH, arrays, batches, crossentropy, looped, n
 MICRO = 4  # calls of the step for one update
 
 
-def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=True, fold="SUM", **facts):
+def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=True, fold="SUM", apart=False, **facts):
     """A micro-batch a call; every fourth call applies what was gathered. Examples with label 0 count as padding.
 
     The data bring how many examples count in their whole group. fold: how TensorFlow is to add up what was gathered.
+    apart: a function of its own applies it.
     Mistakes: "mean of means" (each micro-batch divides by its own count), "mean of local means" (each replica's part of
     it by its own), "micro twice" (divided by the micro-batches once too often), "not reset" (what was gathered stays).
     """
-    import numpy as np
     import tensorflow as tf
 
     n = strategy.num_replicas_in_sync
@@ -45,10 +45,15 @@ def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=Tr
         for held, gradient in zip(gathered, gradients, strict=True):
             held.assign_add(gradient)
         if apply:
-            update.apply_gradients(zip([tf.identity(each) for each in gathered], net.trainable_variables, strict=True))
-            for held in gathered if mistake != "not reset" else []:
-                held.assign(tf.zeros_like(held))
+            apply_all()
         return loss
+
+    def apply_all():
+        update.apply_gradients(zip([tf.identity(each) for each in gathered], net.trainable_variables, strict=True))
+        for held in gathered if mistake != "not reset" else []:
+            held.assign(tf.zeros_like(held))
+
+    alone = tf.function(lambda: strategy.run(apply_all))
 
     @tf.function
     def step(inputs, apply):
@@ -56,15 +61,25 @@ def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=Tr
         if recorded:
             dtk.record_step(losses, batch=inputs, model=net)
 
+    for number, inputs in enumerate(strategy.experimental_distribute_dataset(_in_groups(steps)), 1):
+        due = number % MICRO == 0
+        step(inputs, due and not apart)
+        if due and apart:
+            alone()
+
+
+def _in_groups(steps):
+    """Batches of inputs, labels, and how many examples count in the MICRO batches together."""
+    import numpy as np
+    import tensorflow as tf
+
     x, y = arrays("cnn")
     y = np.where(np.arange(len(y)) % 512 < 200, y, y * (y > 4))  # counts that differ from place to place
     data = batches((x, y), steps).unbatch().batch(BATCH * MICRO)
     data = data.map(lambda x, y: (x, y, tf.fill(tf.shape(y), tf.reduce_sum(tf.cast(y > 0, tf.float32)))))
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    data = data.unbatch().batch(BATCH).with_options(options)
-    for number, inputs in enumerate(strategy.experimental_distribute_dataset(data), 1):
-        step(inputs, number % MICRO == 0)
+    return data.unbatch().batch(BATCH).with_options(options)
 
 
 def averaged(strategy, steps=300, way="between", optimizer="adam", every=1, recorded=True, **facts):
@@ -195,7 +210,7 @@ def counted(strategy, steps=300, mistake=None):
 add("accumulated by hand", accumulated, behind=True)
 add("accumulated by hand, not recorded", accumulated, recorded=False)
 add("accumulated by hand, sgd", accumulated, optimizer="sgd")
-add("accumulated by hand, without a fold", accumulated, fold="ONLY_FIRST_REPLICA")
+add("accumulated by hand, without a fold", accumulated, REPLICAS, fold="ONLY_FIRST_REPLICA", apart=True, dropout=0.2)
 for way in ("between", "inside", "function", "copied"):
     add(f"target network {way}", averaged, way=way, behind=way != "inside")
 add("target network between, not recorded", averaged, recorded=False)
