@@ -11,13 +11,15 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dtk.compat.libraries import tf
-from dtk.compat.states import Variable
 from dtk.records import RunFolder
+
+if TYPE_CHECKING:
+    from dtk.compat.states import Variable  # which the kernel, that reads states as well, does not need
 
 State = dict[int, list[Any]]  # by a variable's number, of each copy what it holds
 
@@ -70,8 +72,7 @@ class RecordedStates:
             keep = [unit for unit in self.units if unit.step < units[0]["step"]]
             before = (keep[-1].ended[0] if keep else 0) - units[0]["began"][0]
             self.units = keep
-        made = [_unit(line, folder, numbers, before, others) for line in units]
-        self.units += made
+        self.units += [_unit(line, folder, numbers, before, others) for line in units]
         self.end = next((_unit(line, folder, numbers, before, others) for line in lines if line.get("end")), None)
         last = next((line["last"]["position"] for line in lines if "last" in line), None)
         self.last = None if last is None else (last[0] + before, last[1])
@@ -221,17 +222,12 @@ def weight_of(name: str, names: Iterable[str]) -> str | None:
     TensorFlow 1 dense/kernel/Momentum.
     """
     own = name.partition("/")[2]
-    found = [
-        each
-        for each in names
-        if each != name
-        and (
-            own.startswith((each.replace("/", "_") + "_", f"{each}/"))
-            or name.endswith(f"/{each}")
-            or name.startswith(f"{each}/")
-        )
-    ]
-    return max(found, key=len, default=None)
+
+    def is_its(weight: str) -> bool:
+        begins = own.startswith((weight.replace("/", "_") + "_", f"{weight}/")) or name.startswith(f"{weight}/")
+        return weight != name and (begins or name.endswith(f"/{weight}"))
+
+    return max(filter(is_its, names), key=len, default=None)
 
 
 def as_tuple(value: Any) -> Any:
