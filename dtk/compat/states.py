@@ -27,9 +27,6 @@ from dtk.compat.libraries import changed, replaces, tf
 from dtk.compat.per_replica import local_values
 from dtk.records.facts import MOVING
 
-# Of a tf.random.Generator, which goes on by as many numbers as it draws: on one device by those of the whole batch.
-GENERATOR = "StateVar"
-
 _leaves: list[weakref.ref[Any]] = []
 _making = threading.local()
 _table: list[Variable] = []

@@ -171,8 +171,7 @@ def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
                 numbers={"worker": worker},
             )
     made, recorded = _sums(said[0][0].optimizers)
-    by_states = RecordedStates(ours.run.folder).complete and (recorded or not stood_still(ours.run))
-    if recorded < made and not by_states:
+    if recorded < made and not (RecordedStates(ours.run.folder).complete and (recorded or not stood_still(ours.run))):
         what = N_("{left} of the {made} updates that the {run} made were not recorded: {missing}")
         missing = _missing(said[0][0].optimizers)
         raise VerificationError(

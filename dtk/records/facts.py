@@ -21,7 +21,9 @@ from dtk.records.tables import RunLike
 # or so, and two unlike batches of 64 come within 1e-3 of each other once in some thousand steps.
 SAME_DATA = 1e-3
 RATES = ("learning_rate", "current_learning_rate")
-DRAWN = ("seed_generator_state", "StateVar")  # where a layer's, or a tf.random.Generator's, numbers go on
+# Of a tf.random.Generator, which goes on by as many numbers as it draws: on one device by those of the whole batch.
+GENERATOR = "StateVar"
+DRAWN = ("seed_generator_state", GENERATOR)  # where a layer's, or a generator's, numbers go on
 # Of batch normalisation, in the names of its weights: each replica has its own, and no gradient changes them. For
 # TensorFlow they are like all others (Keras 3 gives them no aggregation), so that only the name tells.
 MOVING = ("moving_mean", "moving_variance")

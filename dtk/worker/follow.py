@@ -23,11 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat import states, updates
+from dtk.compat import updates
 from dtk.compat.feeds import Feed, can_be_fed, read_beside, rows
 from dtk.compat.states import Variable
 from dtk.environment import Here
 from dtk.records import RunFolder
+from dtk.records.facts import GENERATOR
 from dtk.worker.recorded import (
     FEW,
     UNMEASURED,
@@ -315,7 +316,7 @@ class Follower:
         }
 
     def _goes_on_otherwise(self, variable: Variable) -> bool:
-        return self.place.replicas == 1 and variable.name.split("/")[-1] == states.GENERATOR
+        return self.place.replicas == 1 and variable.name.split("/")[-1] == GENERATOR
 
     def _line(self, changes: list[Change]) -> dict[str, Any]:
         """What changes are compared by, by the variable's number, and the changes."""
