@@ -149,6 +149,15 @@ def test_tf_config_has_the_evaluator_apart_from_the_workers(run):
 
 
 @pytest.mark.slow
+def test_a_chief_that_saves_nothing_leaves_nothing_to_evaluate():
+    none = {"save_checkpoints_steps": None, "save_checkpoints_secs": None}
+    with pytest.raises(dtk.WorkerFailed) as caught:
+        dtk.run(estimating.train, kwargs=none, evaluator=True)
+    assert caught.value.worker == "evaluator"
+    assert "ClusterConfigError" in caught.value.traceback
+
+
+@pytest.mark.slow
 def test_eval_distribute_evaluates_alike(run):
     other = dtk.run(beside, evaluator=True)
     assert list(other.evaluations.accuracy) == pytest.approx(list(run.evaluations.accuracy), abs=0.01)

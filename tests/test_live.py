@@ -184,7 +184,7 @@ def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
         "worker 1",
         "step 3, loss ",
         "<progress ",
-        'aria-label="loss ',
+        '<img alt="loss ',
     ):
         assert words in last["text/html"]
     assert {bundle["application/vnd.jupyter.widget-view+json"]["model_id"] for bundle in shown} == {view.box.model_id}

@@ -16,6 +16,7 @@ from dtk.compat.fingerprint import element_shapes
 from dtk.compat.libraries import tf
 from dtk.compat.per_replica import scope_of
 from dtk.environment import Here, here, training_ended
+from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
@@ -303,6 +304,7 @@ class _Listener:
 
     def follow_training(self, executor: Any) -> None:
         """Evaluates each of the chief's checkpoints, and ends when training has, in place of Estimator's timetable."""
+        count = 0
         while True:
             ended = training_ended()  # asked first: what was saved before the end is then on the list
             new = sorted(_aside(self.place).glob("*.index"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
@@ -310,8 +312,13 @@ class _Listener:
                 estimators.evaluate_checkpoint(executor, str(index.with_suffix("")))
                 for file in index.parent.glob(f"{index.stem}.*"):
                     file.unlink()
+            count += len(new)
             if ended and not new:
                 break
+        if not count:
+            raise ClusterConfigError(
+                _("the evaluator had nothing to evaluate: the chief's Estimator saved no checkpoint")
+            )
 
 
 def _aside(place: Here) -> Path:
