@@ -32,18 +32,6 @@ if TYPE_CHECKING:
     from dtk.proof.proof import Proof
     from dtk.records import RunFolder
 
-__all__ = [
-    "ClusterConfigError",
-    "DatasetUnavailable",
-    "DtkError",
-    "NotShippable",
-    "RunInterrupted",
-    "RunTimeout",
-    "VerificationError",
-    "WorkerFailed",
-    "WorkerStalled",
-]
-
 # The message for a function, or a program, whose workers don't know of each other; to be filled with their number.
 ALONE = N_(
     "no strategy joins the workers, so each of the {workers} trains alone, on everything; two lines make it one "

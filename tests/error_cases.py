@@ -85,9 +85,7 @@ CASES = {
         lanes=KERAS_3,  # 2.15 asks for it itself
     ),
     "stepping directly": Case(
-        p.stepping_directly,
-        f"a variable of the strategy was used where no replica runs; {STEP}",
-        start=TWO,
+        p.stepping_directly, f"a variable of the strategy was used where no replica runs; {STEP}", start=TWO
     ),
     "optimizer built outside": Case(
         p.optimizer_built_outside,

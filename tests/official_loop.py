@@ -22,10 +22,7 @@ DIFF = {
         "    strategy = tf.distribute.MirroredStrategy()\n",
         'def train(strategy, global_batch=128, epochs=1, activation="relu"):\n    import tensorflow as tf\n\n',
     ),
-    "global batch": (
-        "GLOBAL_BATCH_SIZE = 64 * strategy.num_replicas_in_sync",
-        "GLOBAL_BATCH_SIZE = global_batch",
-    ),
+    "global batch": ("GLOBAL_BATCH_SIZE = 64 * strategy.num_replicas_in_sync", "GLOBAL_BATCH_SIZE = global_batch"),
     "divisor": (
         "tf.nn.compute_average_loss(per_example_loss)",
         "tf.nn.compute_average_loss(per_example_loss, global_batch_size=GLOBAL_BATCH_SIZE)",

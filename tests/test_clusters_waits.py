@@ -88,10 +88,7 @@ def test_unlike_collectives_are_named_where_tensorflow_adds_them_up(cluster, cap
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (
-            "while True: step(next(batches))",
-            "stopped before the next all-reduce, so that no step is lost; replicas",
-        ),
+        ("while True: step(next(batches))", "stopped before the next all-reduce, so that no step is lost; replicas"),
         ("time.sleep(60)", "stopped in the middle of its Python code; replicas are equal"),
         ("if me: time.sleep(60)\nelse: total(1)", "; replicas are equal"),
     ],

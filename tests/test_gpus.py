@@ -28,8 +28,7 @@ def listed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("named", "seen"),
-    [("0,2", ["0", "2"]), (" 1, GPU-7 ", ["1", "GPU-7"]), ("", []), ("-1", []), ("2,-1,1", ["2"])],
+    ("named", "seen"), [("0,2", ["0", "2"]), (" 1, GPU-7 ", ["1", "GPU-7"]), ("", []), ("-1", []), ("2,-1,1", ["2"])]
 )
 def test_what_cuda_visible_devices_names_is_what_there_is(named, seen, listed, monkeypatch):
     listed(FOUR)

@@ -42,11 +42,7 @@ def errors(cell):
     return [f"{output.ename}: {output.evalue}" for output in cell.outputs if output.output_type == "error"]
 
 
-pytestmark = [
-    pytest.mark.timeout(1200),
-    pytest.mark.slow,
-    pytest.mark.trains,
-]
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.slow, pytest.mark.trains]
 
 
 @pytest.fixture(scope="module", params=LESSONS)

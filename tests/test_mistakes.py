@@ -283,6 +283,61 @@ def test_the_mistake_is_recognised(key, kind, capsys):
     assert MISTAKES[key].remedy in str(diagnosis)
 
 
+def by_calls(strategy, given):
+    """A loop of which no step is recorded; given: what each worker's calls are given."""
+    import keras
+    import tensorflow as tf
+
+    x, y = tf.random.Generator.from_seed(1).normal((512, 8)), tf.range(512)
+
+    def make(context):
+        worker, workers = context.input_pipeline_id, context.num_input_pipelines
+        labels = tf.roll(y, int(given == "other labels on one worker" and worker == 1), 0)
+        dataset = tf.data.Dataset.from_tensor_slices((x, labels % 3))
+        if given == "a whole batch each":
+            return dataset.batch(64).repeat(2).shard(workers, worker)
+        if given == "a part, shuffled":
+            dataset, workers = dataset.shard(workers, worker).shuffle(512, seed=1), 1
+        dataset = dataset.batch(64 // context.num_replicas_in_sync)
+        return dataset if given == "the same" else dataset.shard(workers, worker % workers)
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(3)])
+        optimizer = keras.optimizers.Adam(0.01)
+        losses_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+    def replica_step(x, y, weights):
+        with tf.GradientTape() as tape:
+            losses = losses_of(y, model(x)) * tf.reduce_mean(weights)
+            mean = tf.reduce_mean(losses) if weights.shape[0] == 5 else tf.nn.compute_average_loss(losses, None, 64)
+        gradients = tape.gradient(mean, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    @tf.function
+    def one(weights, batch):
+        strategy.run(replica_step, args=(*batch, weights))
+
+    for batch in strategy.distribute_datasets_from_function(make):
+        one(tf.ones([5 if given == "a vector" else 1]), batch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "mistake", "also"),
+    [
+        ("the same", "sharding off", ()),
+        ("a whole batch each", "global batch", ()),
+        ("other labels on one worker", "other data", ()),
+        ("a part, shuffled", "unknown", ("worker order", "order", "other data")),
+        ("a vector", "local mean", ()),
+    ],
+)
+def test_of_calls_what_they_were_given_tells(given, mistake, also):
+    run, baseline = pair({"train": by_calls, "run": {"given": given}, "baseline": {"given": given}, "start": {}})
+    diagnosis = dtk.diagnose(run, baseline)
+    assert (diagnosis.mistake, diagnosis.also) == (mistake, also), str(diagnosis)
+
+
 def test_there_is_a_fixture_for_each_mistake():
     # tests/proof_programs has what is made on one worker alone, or by larger programs; tests/test_verify.py, records.
     by_fits_and_loops = {"one worker", "one worker's loss", "own mean", "python data", "sparse gradient", "not summed"}

@@ -114,10 +114,7 @@ def test_a_pictures_text_form_is_its_alternative_text(lesson):
             "The first step ended after 9.7 s, the run after 12.0 s. Pale (most at worker 1: 3% of its time in steps)",
             "TIMELINE. Pale (most at worker N: PERCENT of its time in steps)",
         ),
-        (
-            "The largest difference is 1/200 of the bound",
-            "The largest difference is PART of the bound",
-        ),
+        ("The largest difference is 1/200 of the bound", "The largest difference is PART of the bound"),
         ("at line 3 of In [14]; without In [8], In [16]", "at line 3 of In [N]; without In [N]"),
         ("the largest difference is 35 times the bound", None),
         ("check every step vs one device: PASS (40 steps; same examples, same settings, same update)", None),

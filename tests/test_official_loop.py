@@ -25,7 +25,7 @@ RUN_SAYS = {
 }
 VERIFY_SAYS = {
     # The last batch of an epoch then counts 45 and 44 examples as if they were equally many.
-    "divisor": "step 12, the last batch of the epoch, has 89 examples: 45 on replica 0, 44 on replica 1",
+    "divisor": "step 12, the last batch of the epoch, has 89 examples: 45 on replica 0, 44 on replica 1"
 }
 # What verify prints where it passes all the same, and the verdict.
 VERIFY_PRINTS = {

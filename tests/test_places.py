@@ -216,11 +216,7 @@ def test_an_agents_workers_are_never_in_a_network_of_their_own(monkeypatch, tmp_
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"count": 0}, "count=0.*whole number from 1 to 16"),
-        ({"count": True}, "count=True"),
-    ],
+    ("arguments", "words"), [({"count": 0}, "count=0.*whole number from 1 to 16"), ({"count": True}, "count=True")]
 )
 def test_what_can_not_be_made(arguments, words):
     with pytest.raises(dtk.ClusterConfigError, match=words):

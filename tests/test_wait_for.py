@@ -57,10 +57,7 @@ def test_an_arrow_leads_to_the_worker_that_ended(tmp_path):
     assert start < 0 < end
     assert source.get_x() > 0, "worker 1 stands on the right"
     states = [text.get_text().replace("\n", " ") for text in by_gid(ax, "state")]
-    assert states == [
-        "step 13, waits inside TensorFlow for 10 s line 17 in train",
-        "finished after step 12",
-    ]
+    assert states == ["step 13, waits inside TensorFlow for 10 s line 17 in train", "finished after step 12"]
     assert inside(ax)
 
 

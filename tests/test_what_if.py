@@ -88,10 +88,7 @@ def test_a_batch_that_is_too_large_slows_nothing_down():
 
 @pytest.mark.parametrize(
     ("kwargs", "words"),
-    [
-        ({"workers": 0}, "workers=0: it takes a number from 1 to 10000"),
-        ({"workers": 20_000}, "workers=20000: it"),
-    ],
+    [({"workers": 0}, "workers=0: it takes a number from 1 to 10000"), ({"workers": 20_000}, "workers=20000: it")],
 )
 def test_what_can_not_be_drawn(kwargs, words):
     with pytest.raises(dtk.ClusterConfigError, match=words):

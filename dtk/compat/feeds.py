@@ -201,11 +201,14 @@ def rows(feeds: Iterable[Feed], *arguments: Any) -> list[list[float]]:
 
 
 def _batch(arguments: Any) -> list[Element]:
-    """What arguments have of numbers for each replica, as one element."""
+    """What arguments have for each replica, as one element: those whose first axis is as long as most have it."""
     leaves = [local_values(leaf) for leaf in tf.nest.flatten(arguments)]
     leaves = [parts for parts in leaves if all(isinstance(part, tf.Tensor) and part.shape.rank for part in parts)]
-    replicas = max(map(len, leaves), default=0)
-    return [tuple(zip(*(parts for parts in leaves if len(parts) == replicas), strict=True))] if leaves else []
+    leaves = [parts for parts in leaves if parts[0].shape.num_elements() < Feed.MOST // 8]
+    kinds = [(len(parts), parts[0].shape[0]) for parts in leaves]
+    most = max(kinds, key=lambda kind: (kind[0], kinds.count(kind)), default=None)
+    leaves = [parts for parts, kind in zip(leaves, kinds, strict=True) if kind == most]
+    return [tuple(zip(*leaves, strict=True))] if leaves else []
 
 
 class _Source:

@@ -23,12 +23,6 @@ def trains_otherwise(cluster: Run, alone: Run) -> bool:
         return True
 
 
-def _first_loss(run: Run) -> float:
-    """The global loss of step 1: the sum of its shares."""
-    records = run.records
-    return float(records[records.step == records.step.min()].loss.sum(skipna=False))
-
-
 def half_full(share: Any) -> Any:
     """The same share for batches of half as many examples as its last argument, the global batch, says.
 
@@ -52,7 +46,8 @@ def hint_for_share(
         raise CheckFailed(_("this check needs two workers"))
     with quiet():
         reference = baseline(train, kwargs={**kwargs, argument: whole})
-    right, together, own = (_first_loss(each) for each in (reference, cluster, alone))
+    tables = [each.records for each in (reference, cluster, alone)]
+    right, together, own = (float(each[each.step == 1].loss.sum(skipna=False)) for each in tables)
     if not np.isclose(own, right, rtol=1e-4):
         if np.isclose(together, right, rtol=1e-4):
             return _(

@@ -18,6 +18,7 @@ from dtk.language import N_, _, first_three
 from dtk.proof.case import Case, Diagnosis, either
 from dtk.proof.evidence import RTOL, allowed, aside, parted, spread, told_by
 from dtk.proof.following import COARSE, tolerance
+from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
@@ -178,7 +179,7 @@ def _one_workers_loss(case: Case) -> Diagnosis | None:
     who = dict.fromkeys(_("worker {worker}", worker=replica // ours.run.replicas) for replica in apart)
     if not 0 < len(who) < ours.run.folder.workers:
         return None
-    if case.ours.of_calls:  # nor is it known what they have read
+    if case.ours.of_calls and not case.same_data:  # nor is it known what they have read
         words = N_("{where}; on {who} alone it is not what a replica in one process computes")
         lead = _(words, where=_where(case), who=_(" and ").join(who))
         return either(lead, ["one worker's loss", "other data"], [*case.facts()])
@@ -249,14 +250,9 @@ def _own_numbers(case: Case) -> Diagnosis | None:
     above = case.ours.shares[: case.steps][steps].sum(axis=1) / times - other
     telling = np.abs(above) > noise
     if telling.sum() >= ENOUGH and not outside.any() and len(set(np.sign(above[telling]))) == 2:
-        why = N_(
-            "one device's loss lies between the replicas' means: each divides or normalises by numbers of its part"
-        )
+        why = MISTAKES["own mean"].symptom
         if times > 1:
-            why = N_(
-                "one device's loss lies between the replicas' means, divided by {times}: each replica divides "
-                "by a number of its own, and not by the number of replicas"
-            )
+            why = N_("one device's loss lies between the replicas' means, divided by {times}: each has its own divisor")
         return _of_program(case, "own mean", _(why, times=times))
     ratio = case.ratio[steps]
     if np.ptp(ratio) <= RTOL * abs(ratio[0]):

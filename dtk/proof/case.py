@@ -127,12 +127,6 @@ class Case:
         return facts.same_examples(self.prints, self.base_prints[:, None], counts, base)
 
     @cached_property
-    def alike(self) -> bool:
-        """Whether all fingerprints are one number per example, in both: constant data, which no order changes."""
-        known = bool(np.isfinite(self.prints).all() and np.isfinite(self.base_prints).all())
-        return known and self.agreeing is None
-
-    @cached_property
     def same_data(self) -> bool | None:
         """Whether every step had the baseline's examples; None where no fingerprint tells."""
         return None if self.agreeing is None else bool(self.agreeing.all())
@@ -207,11 +201,8 @@ def by_targets(case: Case) -> Case | None:
         return None
     if one_number and many is not None and alike(many.shares).all():
         ours = replace(ours, shares=ours.shares / case.replicas)
-    if many is not None and case.shared_by_replicas:  # so the workers have read what these have
-        many = many.first(theirs.steps)
-        known = np.isfinite(theirs.prints).all(axis=1) & np.isfinite(many.prints).all(axis=1)
-        if all(known[step - 1] for step in case.one.followed if step >= case.failed.step):
-            ours, theirs = (_reading(*pair, known[:, None]) for pair in ((ours, many), (theirs, theirs)))
+    calls = [step - 1 for step in case.one.followed if step >= case.failed.step]
+    ours, theirs = _with_reading(case, calls, ours, theirs, many and many.first(theirs.steps))
     try:
         check_loss(ours, theirs, tolerance(case.one, ours.steps))
         failed = case.failed
@@ -228,23 +219,35 @@ def alike(shares: np.ndarray) -> np.ndarray:
     return np.asarray(np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1))
 
 
-def _sides(following: Following, steps: Steps) -> tuple[Evidence, Evidence]:
-    """The run's targets, and the follower's with what it has read."""
-    ours, shares = following.ours, steps.by_replica("targets", following.ours.replicas)
-    own, read = (steps.by_replica(name, following.replicas, *more) for name, *more in (("mine",), ("read", 2)))
-    nothing = np.full((*shares.shape, 2), np.nan)
-    return _evidence(ours.run, ours.name, shares, nothing), _evidence(ours.run, following.whom, own, read)
+def _sides(following: Following, steps: Steps) -> list[Evidence]:
+    """The run's targets and the follower's, with what each has read; what is not known of a call is 0, or NaN."""
+    ours, found = following.ours, []
+    sides = (ours.name, "targets", "given", ours.replicas), (following.whom, "mine", "read", following.replicas)
+    for name, targets, read, replicas in sides:
+        shares, its = np.nan_to_num(steps.by_replica(targets, replicas)), steps.by_replica(read, replicas, 2)
+        examples, prints = np.nan_to_num(its[..., 0]).astype(np.int64), its[..., 1]
+        found.append(Evidence(ours.run, name, shares, examples, np.ones(len(shares)), prints))
+    return found
 
 
-def _evidence(run: RunLike, name: str, shares: np.ndarray, read: np.ndarray) -> Evidence:
-    """Of calls; what is not known of a call is 0, but for fingerprints."""
-    examples, prints = np.nan_to_num(read[..., 0]).astype(np.int64), read[..., 1]
-    return Evidence(run, name, np.nan_to_num(shares), examples, np.ones(len(shares)), prints)
+def _with_reading(
+    case: Case, calls: list[int], ours: Evidence, theirs: Evidence, many: Evidence | None
+) -> list[Evidence]:
+    """The sides with what they have read, where that is known of each of these calls.
 
-
-def _reading(side: Evidence, other: Evidence, known: np.ndarray) -> Evidence:
-    """One side with the examples of another, where these are known."""
-    return replace(side, examples=np.where(known, other.examples, 0), read=np.where(known, other.prints, 0.0))
+    many: replicas in one process. Where these make the run's updates, they have read what its workers have. Where
+    their fingerprints add up to one device's, these tell: a call may be given more than examples.
+    """
+    mine = many if many is not None and case.shared_by_replicas else ours
+    sums = [side.prints.sum(axis=1) for side in (mine, theirs, many or replace(ours, read=np.nan * ours.prints))]
+    known = np.isfinite(sums[0] + sums[1])[:, None]
+    add_up = bool(known[calls].all() and (np.abs(sums[2] - sums[1]) <= facts.SAME_DATA)[calls].all())
+    known &= add_up or (mine is many and known[calls].all())
+    both, nothing = ((ours, mine), (theirs, theirs)), 0.0 if add_up else np.nan
+    return [
+        replace(one, examples=np.where(known, its.examples, 0), read=np.where(known & add_up, its.prints, nothing))
+        for one, its in both
+    ]
 
 
 # ---- what is said of it: a mistake that was found, or several that leave the same traces, in one sentence
@@ -276,9 +279,6 @@ class Diagnosis:
         if not self.also or self.mistake == "unknown":  # where `what` lists them
             return said
         return _("{sentence} (the same is seen with: {others})", sentence=said, others=_(", ").join(self.also))
-
-    def __str__(self) -> str:
-        return self.sentence
 
     def __repr__(self) -> str:
         return self.sentence

@@ -133,7 +133,7 @@ def _first_answer(case: Case, stepwise: Case) -> Diagnosis:
     looks = [*((look, case) for look in _DATA), *((look, stepwise) for look in _STEPS)]
     if not case.ours.steps:  # nothing but states was recorded, and what gradients were taken of
         stepwise = by_targets(case) or case
-        then = _BY_STATES if stepwise is case else (look_at_scope, look_at_parting, *_STEPS)
+        then = _BY_STATES if stepwise is case else (*_DATA, *_STEPS)
         looks = [(look, stepwise) for look in then]
     return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtk.language import N_, _, first_three
+from dtk.language import N_, _
 from dtk.proof.case import Case, Diagnosis, because, either, found
 from dtk.proof.following import EXAMPLES
 from dtk.records.facts import SAME_DATA
@@ -12,10 +12,8 @@ from dtk.records.facts import SAME_DATA
 
 def look_at_shards(case: Case) -> Diagnosis | None:
     """Sharding switched off: at every step all replicas saw the same examples."""
-    if case.replicas < 2 or not np.isfinite(case.prints).all():
-        return None
     # Data that are all alike have equal fingerprints on every replica as well, but these add up to the baseline's.
-    if case.theirs is None or case.same_data or case.alike:
+    if case.replicas < 2 or case.same_data is not False:
         return None
     # Of several trainings one alone may be so: the steps that saw other examples than the baseline tell.
     apart = ~(np.abs(case.prints.sum(axis=1) - case.base_prints) <= SAME_DATA)
@@ -46,15 +44,17 @@ def look_at_counts(case: Case) -> Diagnosis | None:
     whole = n > 1 and bool((case.examples[apart] == n * base[apart]).all())
     if whole:
         what = N_(
-            "step {step} has {mine} examples in the {run}, {other} on one device, {n} times as many: each of the {n} "
+            "{step} has {mine} examples in the {run}, {other} on one device, {n} times as many: each of the {n} "
             "replicas reads a whole batch"
         )
     elif n > 1 and mine * n == other:
         what = N_(
-            "step {step} has {mine} examples in the {run}, {other} on one device, 1/{n} of it: the batch of one "
-            "replica is taken for the global one"
+            "{step} has {mine} examples in the {run}, {other} on one device, 1/{n} of it: the batch of one replica is "
+            "taken for the global one"
         )
-    said = _(what, step=first + 1, mine=mine, run=case.ours.name, whom=_("one device"), other=other, n=n)
+    elif case.ours.of_calls:  # what they are given need not be examples
+        return None
+    said = _(what, step=case.ours.at(first + 1), mine=mine, run=case.ours.name, whom=_("one device"), other=other, n=n)
     return found("global batch" if whole or first == 0 else "steps", said)
 
 
@@ -81,53 +81,64 @@ def look_at_examples(case: Case) -> Diagnosis | None:
         return None
     apart = np.abs(case.prints.sum(axis=1) - case.base_prints) > SAME_DATA
     step = int(np.flatnonzero(apart)[0]) + 1
-    seen = N_("at {apart} of {steps} steps, first at step {step}, the {run} saw other examples than the baseline")
-    what = _(seen, apart=apart.sum(), steps=case.steps, step=step, run=case.ours.name)
+    seen = N_("at {apart} of {steps} steps, first at {step}, the {run} saw other examples than the baseline")
+    what = _(seen, apart=apart.sum(), steps=case.steps, step=case.ours.at(step), run=case.ours.name)
     mine, other = _by_epoch(case, case.prints.sum(axis=1)), _by_epoch(case, case.base_prints)
-    listed = [first_three([f"{value:.4f}" for value in sums]) for sums in (mine, other)]
-    sums = N_("sums of the fingerprints over each epoch: {mine}, baseline {other}")
-    evidence = [_(sums, mine=listed[0], other=listed[1])]
     workers = case.ours.run.folder.workers
     if case.operations.files and workers > 1:
-        return found("file sharding", because(what, "file sharding"), [*evidence, case.operations.files[0]])
+        return found("file sharding", because(what, "file sharding"), case.operations.files[:1])
+    if case.ours.of_calls:
+        return _of_calls(case, what, apart)
     epoch, whole_epoch = (int((side.epochs == 1).sum()) for side in (case.ours, case.theirs))
     if workers > 1 and epoch and whole_epoch // epoch == workers:
         twice = N_("{what}: an epoch has {epoch} steps, on one device {all}; the examples are sharded twice")
-        return found("other data", _(twice, what=what, epoch=epoch, all=whole_epoch), evidence)
+        return found("other data", _(twice, what=what, epoch=epoch, all=whole_epoch))
     if not (np.abs(mine - other) > SAME_DATA).any():
-        said = _("{what}, though the same ones over each epoch: another order", what=what)
-        return found("order", said, evidence)
+        return found("order", _("{what}, though the same ones over each epoch: another order", what=what))
     resumed = [number for number, first in case.ours.restarts if first == step]
     if resumed:
         began = N_("{what}: attempt {attempt} began there, and its checkpoint does not hold the place in the data")
-        return found("other data", _(began, what=what, attempt=resumed[0]), evidence)
+        return found("other data", _(began, what=what, attempt=resumed[0]))
     over = _("{what}, over an epoch as well", what=what)
     whole = len(other) > 1 and np.ptp(other) <= SAME_DATA  # the baseline's epochs all had the same examples
     if whole and np.ptp(mine) <= SAME_DATA and workers > 1:
-        return either(over, ["worker order", "other data", "not reproducible"], evidence)
-    return _over_an_epoch(case, over, evidence, whole)
+        return either(over, ["worker order", "other data", "not reproducible"])
+    return _over_an_epoch(case, over, whole)
 
 
-def _over_an_epoch(case: Case, over: str, evidence: list[str], whole: bool) -> Diagnosis:
+def _of_calls(case: Case, what: str, apart: np.ndarray) -> Diagnosis:
+    """It is not known which calls are an epoch, but whether one worker alone reads other than a replica elsewhere."""
+    others = case.many.theirs if case.many else None
+    assert others is not None, "without replicas in one process nothing tells what calls are given"
+    each = (np.abs(case.prints - others.prints[: case.steps]) > SAME_DATA)[apart].any(axis=0)
+    its = np.flatnonzero(each) // case.ours.run.replicas
+    who = dict.fromkeys(_("worker {worker}", worker=worker) for worker in its)
+    if len(who) < case.ours.run.folder.workers:
+        return case.found("other data", _("{what} ({why})", what=what, why=_(" and ").join(who)))
+    python = ["python data"] if case.operations.python else []
+    return either(what, [*python, "worker order", "order", "other data"], [*case.facts()])
+
+
+def _over_an_epoch(case: Case, over: str, whole: bool) -> Diagnosis:
     """What was read is not the same over an epoch either. whole: the baseline's epochs all had the same examples."""
     assert case.theirs is not None
     alone = case.ours.run.folder.workers < 2  # one process reads for all replicas
     if whole and alone:
-        return found("other data", over, evidence)
+        return found("other data", over)
     if whole:
-        return found("worker order", because(over, "worker order"), evidence)
+        return found("worker order", because(over, "worker order"))
     # Where the baseline's epochs had the same examples, no map changes them. Stateless operations draw by a seed, which
     # may be the example's own number: they are no evidence.
     stateful = [one for one in case.operations.augments if not one.startswith("Stateless")]
     if stateful:
         also = ("other data" if alone else "worker order", "order")
-        return found("augmentation", because(over, "augmentation"), [*evidence, *stateful[:3]], also)
+        return found("augmentation", because(over, "augmentation"), stateful[:3], also)
     # One epoch, or epochs that end early: nothing tells which examples there are in all.
     order = [] if alone else ["worker order"]
     python = ["python data"] if case.operations.python else []
     steps = ["steps"] if case.ours.steps != case.theirs.steps else []
     suspects = [*steps, *python, *order, "order", "other data", "augmentation", "not reproducible"]
-    return either(over, suspects, [*evidence, *[*case.operations.python, *case.operations.augments][:3]])
+    return either(over, suspects, [*case.operations.python, *case.operations.augments][:3])
 
 
 def _by_epoch(case: Case, prints: np.ndarray) -> np.ndarray:

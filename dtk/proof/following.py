@@ -31,7 +31,7 @@ from dtk.worker.recorded import RecordedStates
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
 AGAIN = 0.01  # of a difference, by which it may be another one when the function is called again
 _WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalisation")}
-EXAMPLES = N_("step {step}: {run} {mine} examples, {whom} {other}")
+EXAMPLES = N_("{step}: {run} {mine} examples, {whom} {other}")
 PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
 
 
@@ -138,37 +138,30 @@ def _passed(ours: Evidence, following: Following) -> str:
     steps = following.steps
     assert steps is not None
     followed, words = len(steps.followed) - steps.undecided, PASS
-    if not ours.steps and steps.whole and not steps.undecided:
+    lost = [] if steps.whole else [_("no state was recorded")]
+    lost += [_("rounding is as large as the update")] if steps.undecided else []
+    if not ours.steps:
         words = N_(
             "check every step vs {whom}: PASS ({followed} calls; same settings, same update; no examples and no losses "
             "were recorded)"
         )
-    elif not ours.steps:
+        if lost:
+            words = N_(
+                "check every step vs {whom}: PASS ({followed} calls, of {made} updates in all; of the others {lost}; "
+                "no examples and no losses were recorded)"
+            )
+    elif lost:
         words = N_(
-            "check every step vs {whom}: PASS ({followed} calls, of {made} updates in all: of the others no state was "
-            "recorded, or rounding is as large as the update; no examples and no losses were recorded)"
-        )
-    elif not steps.whole and steps.undecided:
-        words = N_(
-            "check every step vs {whom}: PASS ({followed} of {steps} steps: of the others no state was recorded, or "
-            "rounding is as large as the update; all steps: same examples)"
-        )
-    elif steps.undecided:
-        words = N_(
-            "check every step vs {whom}: PASS ({followed} of {steps} steps, at the others rounding is as large as the "
-            "update; all steps: same examples)"
-        )
-    elif not steps.whole:
-        words = N_(
-            "check every step vs {whom}: PASS ({followed} of {steps} steps, those whose state was recorded; all steps: "
-            "same examples)"
+            "check every step vs {whom}: PASS ({followed} of {steps} steps; of the others {lost}; all steps: same "
+            "examples)"
         )
     elif followed < ours.steps:
         words = N_(
             "check every step vs {whom}: PASS ({steps} steps in {followed} calls; same examples, same settings, same "
             "update)"
         )
-    return _(words, whom=following.whom, followed=followed, steps=ours.steps, made=steps.made)
+    numbers = {"followed": followed, "steps": ours.steps, "made": steps.made, "lost": _(", or ").join(lost)}
+    return _(words, whom=following.whom, **numbers)
 
 
 def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) -> None:
@@ -390,7 +383,7 @@ def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
     mine, other = ours.examples.sum(axis=1), theirs.examples.sum(axis=1)
     for k in np.flatnonzero(mine != other)[:1]:
         yield VerificationError(
-            _(EXAMPLES, step=k + 1, run=ours.name, mine=mine[k], whom=theirs.name, other=other[k]),
+            _(EXAMPLES, step=ours.at(int(k) + 1), run=ours.name, mine=mine[k], whom=theirs.name, other=other[k]),
             step=int(k) + 1,
             reason="examples",
             remedy=_("read the same batches, whatever the number of workers"),
@@ -405,9 +398,8 @@ def _other_parts(ours: Evidence, theirs: Evidence | None, steps: Steps) -> bool:
     common = min(ours.steps, theirs.steps)
     ours, theirs = ours.first(common), theirs.first(common)
     agree = facts.same_examples(ours.prints, theirs.prints, ours.examples, theirs.examples)
-    return agree is not None and bool(
-        (agree & (np.abs(ours.prints - theirs.prints) > facts.SAME_DATA).any(axis=1)).any()
-    )
+    apart = (np.abs(ours.prints - theirs.prints) > facts.SAME_DATA).any(axis=1)
+    return agree is not None and bool((agree & apart).any())
 
 
 def _data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:

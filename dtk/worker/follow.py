@@ -63,12 +63,12 @@ class Follower:
     "floor": how much storing rounds of it, "toward": how far the two go along the weight before (of an optimizer's
     variable: the weight that it belongs to), "wrong": numbers of those that differ by more, "single": [number, value
     here, value in the cluster] of each of these that is one number, "mine", "targets": what gradients were taken of,
-    by replica, here and in the cluster, "read": by replica, how many examples this process has read, and their
-    fingerprint, "measured": false where the step did not repeat itself, "open": true where nothing tells how much of
-    it is rounding, "split": numbers of those of which this process's replicas hold different values}. The first line:
-    {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "made": updates,
-    "whole": whether all were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged":
-    the step whose state is}.
+    by replica, here and in the cluster, "read", "given": by replica, how many examples this process has read, and the
+    cluster's calls were given, and their fingerprint, "measured": false where the step did not repeat itself, "open":
+    true where nothing tells how much of it is rounding, "split": numbers of those of which this process's replicas hold
+    different values}. The first line: {"variables": [name, values] by number}, the last: {"end": why, "recorded": units
+    there were, "made": updates, "whole": whether all were followed and nothing is missing between them, "levels",
+    "coarse", "unmatched", "damaged": the step whose state is}.
     """
 
     def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
@@ -154,7 +154,7 @@ class Follower:
                 self._began = (first, made.before)
             return
         begun, there = self.recorded.before(first), self.recorded.after(last)
-        mine, theirs = updates.targets(), self.recorded.taken(first, last)
+        mine, theirs = updates.targets(), self.recorded.total("taken", first, last)
         matched = self._matched(made, first, last)
         line = self._compare(made.before, made.after, begun, there, matched)
         with self.recorded.ahead():
@@ -173,7 +173,7 @@ class Follower:
         if theirs and made.call is not None:
             asked = line["wrong"] or self._left >= 0 or self.place.replicas > 1
             read = rows(self._all_feeds(), made.args, made.kwargs) if asked else []
-            facts |= {"targets": theirs, "mine": mine, "read": read}
+            facts |= {"targets": theirs, "mine": mine, "read": read, "given": self.recorded.total("read", first, last)}
         self._write_line(line, self._weights(matched, begun) if line["wrong"] else {}, **facts, kind="update")
         self._take_over(matched, there, made.after)
         if line.get("measured", True):  # of the others later steps decide

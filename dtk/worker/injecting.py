@@ -65,7 +65,7 @@ class Injector:
         elif fault.kind == "exception":
             raise RuntimeError(fault.message)
         elif fault.kind == "stall":
-            _stand_still(fault.seconds)
+            threading.Event().wait(fault.seconds)  # None: forever
         elif fault.kind == "slow":
             self._slow = fault.seconds or 0.0
         elif fault.kind == "nan":
@@ -88,11 +88,6 @@ def _make_nan(weights: list[Any]) -> None:
     found = [each for each in map(copies, weights) if each is not None and each.local[0].dtype.is_floating]
     if found:
         found[-1].assign([np.full_like(found[-1].arrays()[0], np.nan)])
-
-
-def _stand_still(seconds: float | None) -> None:
-    """Sleeps: for so long, or forever."""
-    threading.Event().wait(seconds)
 
 
 def _drop_network() -> None:

@@ -41,6 +41,7 @@ class Unit:
     digests: dict[str, dict[str, list[int]]] = field(repr=False)
     places: list[list[list[Any]]] = field(repr=False)  # each worker's: when, number of the variable, offset, bytes
     taken: list[float]  # what each replica's gradients were taken of; [] where that is not known
+    read: list[list[float]]  # how many examples each replica was given, and their fingerprint
 
 
 class RecordedStates:
@@ -129,10 +130,10 @@ class RecordedStates:
         written = {unit.numbers[0][int(number)] for unit in units for number in unit.digests["after"]}
         return written & self.units[last].here
 
-    def taken(self, first: int, last: int) -> list[float]:
-        """Of each replica, what the gradients of these units were taken of, in all; [] where that is not known."""
-        each = [unit.taken for unit in self.units[first : last + 1]]
-        return [sum(values) for values in zip(*each, strict=True)] if all(each) else []
+    def total(self, name: str, first: int, last: int) -> list[Any]:
+        """Of each replica, what these units have `taken` or `read` in all; [] where that is not known."""
+        each = [getattr(unit, name) for unit in self.units[first : last + 1]]
+        return list(np.sum(each, axis=0).tolist()) if all(each) else []
 
     def before(self, place: int) -> State:
         """What all variables held before a unit; units are asked for in their order."""
@@ -211,8 +212,9 @@ def _unit(
     lines: list[dict[str, Any]] = [line, *(each.get(line["unit"], {}) for each in others)]
     began, ended = ((each[0] + before, each[1]) for each in (line["began"], line["ended"]))
     here, places = frozenset(numbers[0][number] for number in line["here"]), [its.get("values", []) for its in lines]
-    taken = [number for its in lines for number in its["taken"]] if all(its.get("taken") for its in lines) else []
-    return Unit(began, ended, line["step"], here, folder, numbers, line["digests"], places, taken)
+    each = ([its.get(name) or () for its in lines] for name in ("taken", "read"))
+    known = ([one for its in parts for one in its] if all(parts) else [] for parts in each)
+    return Unit(began, ended, line["step"], here, folder, numbers, line["digests"], places, *known)
 
 
 def weight_of(name: str, names: Iterable[str]) -> str | None:

@@ -5,7 +5,8 @@ In the worker's directory:
     variables.jsonl   one line a variable, when it is first seen
     units.jsonl       one line a recorded unit (`dtk.compat.states`): number, its first step, where it began and
                       ended (`Watched.position`), digests of what it changed, where its values are, and, while no
-                      step is recorded, what gradients were taken of, by replica
+                      step is recorded, by replica what gradients were taken of, and of the first ones how many
+                      examples they were given, and their fingerprint
     states.bin        the values of all units, one after another
 
 The chief writes values; the other workers write digests, and the values of variables of which each replica has its own.
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtk.compat import states, updates
+from dtk.compat.feeds import rows
 from dtk.compat.states import Variable
 from dtk.environment import Here
 from dtk.worker.progress import progress
@@ -39,6 +41,7 @@ SMALL = 16e6  # bytes a unit up to which recording is not held to a part of the 
 SHARE = 0.03  # of the time, for larger states
 WRITING = 3.5e-9  # seconds a byte, measured: the same on all workers, which are to record the same units
 WAITING = 256e6  # bytes that may wait to be written
+READ = 12  # units whose examples are recorded: what is the same at all of them is no chance
 _TOLD = ("name", "identity", "dtype", "shape", "kept", "trainable")  # of a variable
 
 
@@ -143,7 +146,7 @@ class Recorder:
             return call(*args, **kwargs)
         begun = self.begins(subject)
         result = call(*args, **kwargs)
-        self.ends(subject, begun)
+        self.ends(subject, begun, args, kwargs)
         return result
 
     def begins(self, subject: Any) -> Any:
@@ -153,11 +156,11 @@ class Recorder:
         before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
         return known, began, before
 
-    def ends(self, subject: Any, begun: Any) -> None:
+    def ends(self, subject: Any, begun: Any, *given: Any) -> None:
         known, began, before = begun
         after = take() if before is not None else None
         if self.watched.called(subject, before, after):
-            self._unit(known, began, before, after)
+            self._unit(known, began, before, after, given)
         self._since = self._since or time.monotonic()
 
     def _wanted(self, known: bool) -> bool:
@@ -165,13 +168,15 @@ class Recorder:
         room = self.spent + self._largest <= self.budget
         return room and not self._writer.failed and (fresh or (self.units + 1) % self.stride == 0)
 
-    def _unit(self, known: bool, began: tuple[int, int], before: Snapshot | None, after: Snapshot | None) -> None:
+    def _unit(self, known: bool, began: Any, before: Snapshot | None, after: Snapshot | None, given: Any) -> None:
         self.units += 1
         self._fresh = max(0, (self._fresh if known else FRESH) - 1)
         size, ended = 0, self.watched.position
-        taken = [] if progress(self.place).steps else updates.targets()  # recorded steps have losses of their own
+        facts: dict[str, Any] = {}
+        if not progress(self.place).steps:  # recorded ones have losses and examples of their own
+            facts = {"taken": updates.targets(), "read": rows([], *given) if self.units <= READ else []}
         if before is not None and after is not None:
-            size = self._write(before, after, began=began, ended=ended, step=self._step(began), taken=taken)
+            size = self._write(before, after, began=began, ended=ended, step=self._step(began), **facts)
         self.held = after
         self._plan(size)
 

@@ -90,26 +90,15 @@ def test_where_too_few_nodes_are_left_one_sentence_says_so(place, ray):
     ray.add()
 
 
-def test_another_cluster_than_the_one_that_is_connected(place):
-    port = free_ports(1)[0]
-    words = f"^Ray's cluster at 127.0.0.1:{port} is another than the one that this process is connected to, .*:"
-    with pytest.raises(dtk.ClusterConfigError, match=words):
-        dtk.run(programs.long, workers=2, on=dtk.places.Ray(f"127.0.0.1:{port}"))
-
-
 def test_an_address_where_no_cluster_is(monkeypatch):
     import ray
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    for name, address in (
-        ("", f"127.0.0.1:{free_ports(1)[0]}"),
-        ("RAY_ADDRESS", f"ray://127.0.0.1:{free_ports(1)[0]}"),
-    ):
+    port = free_ports(1)[0]
+    for name, address in (("", f"127.0.0.1:{port}"), ("RAY_ADDRESS", f"ray://127.0.0.1:{port}")):
         if name:
             monkeypatch.setenv(name, address)
-        words = (
-            f"^no Ray cluster answers at {address} .connection refused.; `ray start --head` on its first node prints"
-        )
+        words = f"^no Ray cluster answers at {address} .connection refused.; `ray start --head` on its first node"
         with pytest.raises(dtk.ClusterConfigError, match=words):
             dtk.run(programs.long, workers=2, on=dtk.places.Ray(None if name else address))
 

@@ -43,9 +43,7 @@ def trained(estimator, input_fn, strategy, slip):
     """Trains for STEPS steps, one more in the cluster by the slip "steps"."""
     steps = STEPS + (slip == "steps" and strategy.num_replicas_in_sync > 1)
     dtk.estimator.train_and_evaluate(
-        estimator,
-        dtk.estimator.TrainSpec(input_fn, max_steps=steps),
-        dtk.estimator.EvalSpec(input_fn, steps=2),
+        estimator, dtk.estimator.TrainSpec(input_fn, max_steps=steps), dtk.estimator.EvalSpec(input_fn, steps=2)
     )
 
 

@@ -119,9 +119,7 @@ def pets_unet(strategy: Any, slip: str | None = None) -> Any:
 
 
 @program(
-    kind="segmentation",
-    source="keras-io examples/vision/oxford_pets_image_segmentation.py, synchronized",
-    slips=SLIPS,
+    kind="segmentation", source="keras-io examples/vision/oxford_pets_image_segmentation.py, synchronized", slips=SLIPS
 )
 def pets_unet_synchronized(strategy: Any, slip: str | None = None) -> Any:
     """BatchNormalization(synchronized=True) takes mean and variance over all replicas, as one device does."""

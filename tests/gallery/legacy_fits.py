@@ -49,10 +49,7 @@ def legacy_classification(strategy, slip=None):
 
 
 @program(
-    kind="tf_keras",
-    source="TensorFlow guide keras/customizing_what_happens_in_fit",
-    start={"keras": 2},
-    slips=FITS,
+    kind="tf_keras", source="TensorFlow guide keras/customizing_what_happens_in_fit", start={"keras": 2}, slips=FITS
 )
 def legacy_train_step(strategy, slip=None):
     """Right: `compiled_loss` divides by the replicas, the optimizer adds up."""

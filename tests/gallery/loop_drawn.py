@@ -134,9 +134,7 @@ def returns_standardised_over_the_batch(strategy, slip=None):
 
 
 @program(
-    kind="loop",
-    source="TensorFlow tutorial reinforcement_learning/actor_critic, on recorded episodes",
-    slips=EVERY,
+    kind="loop", source="TensorFlow tutorial reinforcement_learning/actor_critic, on recorded episodes", slips=EVERY
 )
 def returns_standardised_by_episode(strategy, slip=None):
     """Right: an episode's returns are standardised by that episode alone, as the tutorial has it."""
