@@ -15,7 +15,7 @@ import numpy as np
 
 from dtk.errors import in_words
 from dtk.language import N_, _, first_three
-from dtk.proof.case import Case, Diagnosis, either
+from dtk.proof.case import Case, Diagnosis, alike, either
 from dtk.proof.evidence import RTOL, allowed, aside, parted, spread, told_by
 from dtk.proof.following import COARSE, tolerance
 from dtk.proof.mistakes import MISTAKES
@@ -129,7 +129,9 @@ def look_at_factor(case: Case) -> Diagnosis | None:
         more = [] if case.steps else [*suspects, *(["global batch"] if value == n else [])]  # no loss was recorded
         # Where no weight differs, Adam's steps are no longer where gradients are.
         rate = [] if names <= {*case.one.kept} or _rate_compared(case) else ["learning rate"]
-        suspects = [*more, "gradient scale", *rate]
+        # One loss on all replicas: summed before, or of the same examples, where nothing tells what they have read.
+        same = case.ours.of_calls and np.isnan(case.prints).any() and alike(case.ours.shares[_steps(case)]).all()
+        suspects = [*more, *(["sharding off"] if same and value == n else []), "gradient scale", *rate]
     if len(suspects) > 1:
         return either(what, suspects, [*case.facts()])
     return case.found(suspects[0], what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -230,19 +231,18 @@ def _sides(following: Following, steps: Steps) -> list[Evidence]:
     return found
 
 
-def _with_reading(
-    case: Case, calls: list[int], ours: Evidence, theirs: Evidence, many: Evidence | None
-) -> list[Evidence]:
+def _with_reading(case: Case, calls: list[int], ours: Evidence, theirs: Evidence, many: Any) -> list[Evidence]:
     """The sides with what they have read, where that is known of each of these calls.
 
-    many: replicas in one process. Where these make the run's updates, they have read what its workers have. Where
-    their fingerprints add up to one device's, these tell: a call may be given more than examples.
+    many: replicas in one process. Where these make the run's updates, they have read what its workers have. Where they
+    have read that in all, numbers of examples tell; fingerprints do where these add up to one device's, as a call may
+    be given more than examples.
     """
     mine = many if many is not None and case.shared_by_replicas else ours
-    sums = [side.prints.sum(axis=1) for side in (mine, theirs, many or replace(ours, read=np.nan * ours.prints))]
-    known = np.isfinite(sums[0] + sums[1])[:, None]
-    add_up = bool(known[calls].all() and (np.abs(sums[2] - sums[1]) <= facts.SAME_DATA)[calls].all())
-    known &= add_up or (mine is many and known[calls].all())
+    sums = [side.prints.sum(axis=1)[calls] for side in (mine, theirs, many or mine)]
+    whole = bool(np.isfinite(sums[0] + sums[1]).all())
+    counted, add_up = (whole and bool((np.abs(sums[2] - its) <= facts.SAME_DATA).all()) for its in sums[:2])
+    known = np.isfinite(mine.prints.sum(axis=1) + theirs.prints.sum(axis=1))[:, None] & (counted or add_up)
     both, nothing = ((ours, mine), (theirs, theirs)), 0.0 if add_up else np.nan
     return [
         replace(one, examples=np.where(known, its.examples, 0), read=np.where(known & add_up, its.prints, nothing))

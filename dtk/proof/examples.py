@@ -70,8 +70,7 @@ def _other_epochs(case: Case) -> str:
         return _(what, step=k + 1, mine=mine[k], run=case.ours.name, other=other[k])
     if case.failed.reason == "variables" and case.ours.steps != case.theirs.steps:
         what = N_("{failed}: the {run} made {mine} steps in all, one device {other}")
-        counts = {"mine": case.ours.steps, "other": case.theirs.steps}
-        return _(what, failed=case.failed.what, run=case.ours.name, **counts)
+        return _(what, failed=case.failed.what, run=case.ours.name, mine=case.ours.steps, other=case.theirs.steps)
     return ""
 
 
@@ -108,15 +107,16 @@ def look_at_examples(case: Case) -> Diagnosis | None:
 
 def _of_calls(case: Case, what: str, apart: np.ndarray) -> Diagnosis:
     """It is not known which calls are an epoch, but whether one worker alone reads other than a replica elsewhere."""
-    others = case.many.theirs if case.many else None
-    assert others is not None, "without replicas in one process nothing tells what calls are given"
+    others = (case.many or case.followed[1]).theirs
+    assert others is not None
     each = (np.abs(case.prints - others.prints[: case.steps]) > SAME_DATA)[apart].any(axis=0)
     its = np.flatnonzero(each) // case.ours.run.replicas
     who = dict.fromkeys(_("worker {worker}", worker=worker) for worker in its)
     if len(who) < case.ours.run.folder.workers:
-        return case.found("other data", _("{what} ({why})", what=what, why=_(" and ").join(who)))
-    python = ["python data"] if case.operations.python else []
-    return either(what, [*python, "worker order", "order", "other data"], [*case.facts()])
+        said = _("{what} ({why})", what=what, why=_(" and ").join(who))
+        return case.found("other data", said, also=("worker order",))
+    suspects = ["python data"] * bool(case.operations.python) + ["worker order"] * (case.ours.run.folder.workers > 1)
+    return either(what, [*suspects, "order", "other data"], [*case.facts()])
 
 
 def _over_an_epoch(case: Case, over: str, whole: bool) -> Diagnosis:

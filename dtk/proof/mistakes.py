@@ -50,6 +50,7 @@ MISTAKES = {
     "sharding off": Mistake(
         N_("all replicas saw the same examples, which are not the baseline's"),
         N_("distribute the dataset by the strategy with the auto-shard policy DATA, or shard by `input_context`"),
+        N_("all replicas read the same examples"),
     ),
     "global batch": Mistake(
         N_("the examples of step 1 are not as many as the baseline's"),

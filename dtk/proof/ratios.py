@@ -46,10 +46,7 @@ def look_at_shares(case: Case) -> Diagnosis | None:
 
 
 def _look_at_targets(case: Case) -> Diagnosis | None:
-    """All workers took gradients of one number at each call, and replicas in one process did not: of the same examples.
-
-    Not where the loss hardly changes: then it may be the same for all examples.
-    """
+    """All workers took gradients of one number at each call, which changes; replicas in one process did not."""
     steps = [] if case.one is None else [step - 1 for step in case.one.followed if step - 1 < case.steps]
     if case.many is None or case.many.theirs is None or alike(case.many.theirs.shares).all() or len(steps) < 2:
         return None
