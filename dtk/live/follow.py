@@ -8,7 +8,7 @@ from collections import deque
 from datetime import timedelta
 from statistics import median
 
-from dtk.language import N_, _
+from dtk.language import N_, _, three
 from dtk.records import COLUMNS, Record, events
 from dtk.records.events import Event
 from dtk.watch.reader import Reader
@@ -125,7 +125,7 @@ class Follower:
         where = N_("step {step}/{total}") if self.total else N_("step {step}")
         parts = [_(where, step=self.step, total=self.total), _("loss {loss:.4g}", loss=self.loss)]
         if self.rate == self.rate:
-            parts.append(_("{rate} examples/s", rate=f"{self.rate:,.0f}"))
+            parts.append(_("{rate} examples/s", rate=three(self.rate)))
         if self.eta and not ended:
             parts.append(_("ETA {time}", time=timedelta(seconds=max(1, round(self.eta)))))
         return clauses(parts)
