@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dtk import plot
 from dtk.errors import VerificationError
@@ -17,7 +17,7 @@ from dtk.proof.verify import prove
 from dtk.records.facts import versions_of
 from dtk.records.tables import RunLike
 from dtk.scaling import summary
-from dtk.view.canvas import figure, page, text
+from dtk.view.canvas import image, page, text
 from dtk.watch.waiting import called
 
 _LINES = 40  # of each log's end
@@ -74,17 +74,14 @@ def _comparison(run: Any, baseline: Any) -> Iterator[str]:
     elif proof is not None:
         yield text(_("Against one device"), [*proof.lines, *([_outcome(proof)] if proof.failed else [])])
     if proof is not None and proof.followers:
-        yield _drawn(plot.proof(proof))
+        yield image(cast("Any", plot.proof(proof)).figure)
 
 
 def _figures(run: Any, baseline: Any) -> Iterator[str]:
     """Those that this run has something for."""
+    axes: list[Any] = []
     if len(run.records):
-        yield _drawn(plot.loss_scaling(run, baseline))
-        yield from map(_drawn, (plot.throughput(run), plot.timeline(run), plot.step_time(run)))
+        axes = [plot.loss_scaling(run, baseline), plot.throughput(run), plot.timeline(run), plot.step_time(run)]
     if (run.folder.path / "states.json").exists():
-        yield _drawn(plot.wait_for(run))
-
-
-def _drawn(ax: Any) -> str:
-    return figure(ax.figure)
+        axes.append(plot.wait_for(run))
+    yield from (image(ax.figure) for ax in axes)

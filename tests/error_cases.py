@@ -58,7 +58,7 @@ class Case:
 CASES = {
     "one file for two workers": Case(
         lambda strategy: p.lines(strategy, 1),
-        f"the dataset reads 1 file, which autoshard policy FILE can't divide among 2 workers; {LOADS}",
+        f"the dataset reads fewer than 2 files, which autoshard policy FILE can't divide among 2 workers; {LOADS}",
         start=TWO,
     ),
     "two files for three workers": Case(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import inspect
 import json
 import re
@@ -198,19 +199,26 @@ def test_a_cell_that_ends_with_a_figure_shows_no_text_beside_it(pair):
     assert "text/plain" in formatter.format(own)[0], "axes of one's own are left as they are"
 
 
+def picture(figure):
+    return base64.b64decode(re.search(r'base64,([^"]+)', figure._repr_html_())[1])
+
+
 def test_a_picture_for_someone_who_looks_is_light_or_dark_as_the_page_is(pair, monkeypatch):
     figure = plots.timeline(pair[0]).figure
-    assert figure._repr_svg_() is None
+    assert figure._repr_html_() is None
     assert pair[0]._repr_html_() is None
     monkeypatch.setenv("DTK_LIVE", "widgets")
-    drawn = ET.fromstring(figure._repr_svg_())
+    drawn = ET.fromstring(picture(figure))
     assert "prefers-color-scheme: dark" in drawn.find("{*}style").text
     colors = {color for each in drawn.iter() for color in re.findall("#[0-9a-f]{6}", each.get("style", ""))}
     assert {"#000000", "#ffffff"}.isdisjoint(colors)
     assert {color.lower() for color in PART_COLORS.values()} & colors
     assert "<td>worker 1</td><td>30</td>" in pair[0]._repr_html_()
     figure.set_facecolor("#222222")  # of a style of one's own
-    assert "prefers-color-scheme" not in figure._repr_svg_()
+    assert b"prefers-color-scheme" not in picture(figure)
+    said = re.findall(r'title="(.*?)"', plots.loss_scaling(pair[0]).figure._repr_html_(), re.DOTALL)
+    assert said[0].startswith("replica 0\nstep 1\nloss ")
+    assert len(said) == 2 * len({each.step for each in pair[0].folder.worker(0).records})
 
 
 def test_curves_on_new_axes_have_no_workers_colours():

@@ -122,7 +122,7 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
             was checked. Without a name a line says so.
     """
     # Late: a worker that tries an exercise's function imports this module, and draws nothing.
-    from dtk.view.canvas import drawn, figure, page, table
+    from dtk.view.canvas import drawn, image, page, table
 
     if place() is None:
         print(_("dtk: no answers are kept here (DTK_LIVE is off), so there is no report"))
@@ -158,7 +158,7 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
     parts = [
         table(_("Predictions"), ("", _("question"), _("you said"), _("your own run")), list(questions.itertuples())),
         table(_("Checks"), ("", _("last try"), _("tries")), checked),
-        *map(figure, pictures),
+        *map(image, pictures),
     ]
     path = Path(path or f"{'lab' if lab else 'lesson'}-{number}-report.html")
     path.write_text(page(f"dtk: {named}", summary, parts), encoding="utf-8")

@@ -122,7 +122,7 @@ class ParentProcess(Source):
         with self._lock:
             if self.pid == pid:
                 self.close()
-                self._begin(f"dtk: in place of parent {pid}, which {_ended(self._process.returncode)}\n")
+                self._begin(f"dtk: in place of parent {pid}, which ended with {self._process.returncode}\n")
 
     def addresses(self, count: int) -> list[str]:
         return [f"127.0.0.1:{port}" for port in free_ports(count)]
@@ -197,11 +197,6 @@ class ParentProcess(Source):
             if not self._problem:
                 with contextlib.suppress(OSError):  # it is gone already
                     self.log.unlink()
-
-
-def _ended(code: int) -> str:
-    number = -code if code < 0 else code - 128  # as the guard passes on how the parent ended
-    return f"was killed by signal {number}" if number > 0 else "had ended"
 
 
 def idle_seconds() -> float:

@@ -8,11 +8,12 @@ import base64
 import functools
 import html
 import io
+import itertools
 import re
 import textwrap
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +24,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.patches import StepPatch
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FixedLocator, MaxNLocator
+from matplotlib.transforms import Bbox
 
 from dtk.environment import in_notebook, live_mode
 from dtk.language import ENGLISH, N_, _, columns, language, three
@@ -45,9 +48,9 @@ class Described(Figure):
         lend_font(self)
         super().draw(renderer)
 
-    def _repr_svg_(self) -> str | None:
-        """In a notebook that someone looks at, beside the PNG: the picture that follows the page's theme."""
-        return svg(self) if live_mode() == "widgets" else None
+    def _repr_html_(self) -> str | None:
+        """In a notebook that someone looks at, beside the PNG: a picture that follows the page's theme, with values."""
+        return image(self) if live_mode() == "widgets" else None
 
 
 class Shown(Axes):
@@ -115,13 +118,13 @@ _THEMES = (
 )
 
 
-def svg(figure: Figure) -> str:
-    """Return the figure as a picture that is light or dark as the page's `color-scheme` is, such as JupyterLab's.
+def svg(figure: Figure, box: Bbox) -> str:
+    """Return a part of a figure, box in inches, light or dark as the page's `color-scheme` is, such as JupyterLab's.
 
     A figure of another style than matplotlib's, whose ground is not white, keeps its colours.
     """
     file = io.StringIO()
-    figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Title": figure.get_label(), "Date": None})
+    figure.savefig(file, format="svg", bbox_inches=box, metadata={"Title": figure.get_label(), "Date": None})
     drawn = file.getvalue()
     drawn = drawn[drawn.index("<svg") :]
     if to_hex(figure.get_facecolor()) != _PAPER:
@@ -131,9 +134,40 @@ def svg(figure: Figure) -> str:
 
 
 def image(figure: Figure, style: str = "") -> str:
-    """Return the figure as HTML, with what it says for those who see none."""
-    source, words = base64.b64encode(svg(figure).encode()).decode(), html.escape(str(figure.get_label()))
-    return f'<img alt="{words}" style="{style}" src="data:image/svg+xml;base64,{source}">'
+    """Return the figure as HTML, with what it says for those who see none, and numbers where the mouse points."""
+    figure.draw_without_rendering()  # which lays it out
+    box = figure.get_tightbbox().padded(0.1)  # inches
+    source, label = base64.b64encode(svg(figure, box).encode()).decode(), html.escape(str(figure.get_label()))
+    drawn = f'<img alt="{label}" style="display:block;width:100%" src="data:image/svg+xml;base64,{source}">'
+    seen = Bbox(np.multiply(box.get_points(), figure.dpi))  # px
+    for ax, corners, artist, values in itertools.islice(_pointed_at(figure), _MOST_PLACES):
+        area = Bbox.intersection(Bbox([corners.min, corners.max]), ax.bbox)
+        if area is not None and min(area.size) >= 1:
+            at = f"left:{(area.x0 - seen.x0) / seen.width:.2%};top:{(seen.y1 - area.y1) / seen.height:.2%}"
+            size = f"width:{area.width / seen.width:.2%};height:{area.height / seen.height:.2%}"
+            numbers = f"{ax.get_xlabel()} {values[0]:,.6g}", f"{ax.get_ylabel()} {values[1]:,.6g}"
+            said = "\n".join(each for each in (str(artist.get_label()), *numbers) if each[:1] != "_")
+            drawn += f'<span style="position:absolute;{at};{size}" title="{html.escape(said)}"></span>'
+    return f'<figure style="position:relative;display:inline-block;margin:1em 0;{style}">{drawn}</figure>\n'
+
+
+_MOST_PLACES = 400  # of a figure, that say their numbers
+_NEAR = 5.0  # px around a point
+
+
+def _pointed_at(figure: Figure) -> Iterator[tuple[Axes, Bbox, Any, tuple[float, float]]]:
+    """Parts of stairs and points of lines: their axes, where (px), what has their label, and their numbers, x and y."""
+    for ax in figure.axes:
+        for stairs in (each for each in ax.patches if isinstance(each, StepPatch)):
+            tops, edges, bottoms = stairs.get_data()
+            for top, bottom, *ends in zip(tops, np.broadcast_to(bottoms, len(tops)), edges, edges[1:], strict=False):
+                area = Bbox(ax.transData.transform([(ends[0], bottom), (ends[1], top)]))
+                yield ax, area, stairs, (np.mean(ends), top - bottom)
+        for line in (each for each in ax.lines if each.get_transform() == ax.transData):
+            points = np.asarray(line.get_xydata(), float)
+            for point in points if len(points) > 2 else ():
+                at = ax.transData.transform(point)
+                yield ax, Bbox([at - _NEAR, at + _NEAR]), line, tuple(point)
 
 
 def ink(ax: Axes) -> Any:
@@ -171,17 +205,8 @@ def headline(ax: Axes, title: str, caption: str, **values: Any) -> None:
     whole = re.sub(r"\b(workers?|replica|step|line) (?=\d)", "\\1\N{NO-BREAK SPACE}", title)
     rows = "\n".join(wrapped(tidy(whole), max(30, int(inches * 12)))).replace("\N{NO-BREAK SPACE}", " ")
     ax.set_title(rows, loc="left", pad=pad, fontsize=11)
-    ax.annotate(
-        "\n".join(lines),
-        (0.0, 1.0),
-        (0.0, 4.0),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        va="bottom",
-        fontsize=_CAPTION_POINTS,
-        alpha=0.85,
-        annotation_clip=False,
-    )
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}
+    ax.annotate("\n".join(lines), (0, 1), (0, 4), va="bottom", fontsize=_CAPTION_POINTS, alpha=0.85, **place)
     ax.spines[["top", "right"]].set_visible(False)
     _describe(ax, tidy(_("{title}. {caption}", title=title, caption=caption)))
 
@@ -376,8 +401,7 @@ _PAGE = """<!doctype html>
 body {{font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem}}
 table {{border-collapse: collapse; width: 100%}}
 th, td {{text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid #8886}}
-figure {{margin: 1.5rem 0; overflow-x: auto}}
-img {{max-width: 100%; min-width: 30rem}}
+figure {{max-width: 100%; min-width: 30rem}}
 pre {{overflow-x: auto; padding: .8rem; border: 1px solid #8886; font-size: .8rem}}
 </style></head><body>
 <h1>{title}</h1><p>{ended}</p>
@@ -401,11 +425,6 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) ->
     )
     names = "".join(f"<th>{html.escape(head)}</th>" for head in heads)
     return f"<h2>{html.escape(title)}</h2>\n<table><tr>{names}</tr>\n{cells}</table>\n"
-
-
-def figure(drawn: Figure) -> str:
-    """Return a figure as a picture."""
-    return f"<figure>{image(drawn)}</figure>\n"
 
 
 def text(title: str, lines: Sequence[str]) -> str:

@@ -191,11 +191,11 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
 
 
 def pictures(found: Proof) -> dict[str, Any]:
-    """Return the figure as a PNG and, where someone looks, as an SVG, for a cell that ends with a proof."""
+    """Return the figure as a PNG and, where someone looks, as HTML, for a cell that ends with a proof."""
     drawn: Any = proof(found).get_figure(root=True)
     plt.close(drawn)  # or the cell would show it once more
-    themed = drawn._repr_svg_()
-    return {"image/png": canvas.png(drawn), **({"image/svg+xml": themed} if themed else {})}
+    page = drawn._repr_html_()
+    return {"image/png": canvas.png(drawn), **({"text/html": page} if page else {})}
 
 
 def _title(found: Proof) -> str:

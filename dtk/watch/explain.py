@@ -236,14 +236,8 @@ _OF_KERAS_2 = (
 
 # TensorFlow's words, as patterns -> the learner's. What a pattern captures fills the sentence; {install}: a command.
 KNOWN = {
-    r"Could not apply FILE based sharding: the dataset only has (1) file.*?required (2) shards": N_(
-        "the dataset reads {0} file, which autoshard policy FILE can't divide among {1} workers; set "
-        "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA "
-        "(dtk.datasets.load does)"
-    ),
-    # With more shards TensorFlow's number is how many files that worker has met: worker 0 of 3 says 1 of 2.
-    r"Could not apply FILE based sharding: the dataset only has (?!1 file\(s\).{,60} required 2 )\d+ file"
-    r".*?required (\d+) shards": N_(
+    # TensorFlow's number of files is how many that worker has met: worker 0 of 3 says 1 of 2.
+    r"Could not apply FILE based sharding: the dataset only has \d+ file.*?required (\d+) shards": N_(
         "the dataset reads fewer than {0} files, which autoshard policy FILE can't divide among {0} workers; set "
         "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA "
         "(dtk.datasets.load does)"

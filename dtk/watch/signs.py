@@ -334,15 +334,12 @@ def own_part(text: str) -> str:
     """
     parts = []
     for thread in _threads(text):
-        if thread.is_current or any(_tells(frame) for frame in thread.frames):
+        # The learner's own, called by the graph, or inside of a collective.
+        tells = (not f.library or _COLLECTIVE.search(f.file) or _CALLED_BACK.search(f.file) for f in thread.frames)
+        if thread.is_current or any(tells):
             own = takewhile(lambda pair: not (pair[1] and pair[1].file.startswith(_ENTRY)), thread.lines)
             parts.append("\n".join([thread.head, *(line for line, _frame in own)]).rstrip())
     return "\n".join(parts)
-
-
-def _tells(frame: StackFrame) -> bool:
-    """Whether a frame is the learner's own, called by the graph, or inside of a collective."""
-    return bool(not frame.library or _COLLECTIVE.search(frame.file) or _CALLED_BACK.search(frame.file))
 
 
 _SOONEST, _STEPS = 5.0, 50.0  # it is said after so many seconds, and so many of the run's longest steps

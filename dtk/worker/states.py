@@ -101,7 +101,9 @@ class Watched:
         """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
         updates, so_far = self.position[0], made()
         changed = so_far > updates or (
-            self.trains(subject) if before is None or after is None else _apart(before, after)
+            self.trains(subject)
+            if before is None or after is None
+            else any(not before.same(after, v) for v in after.table if v.role == "" and before.of(v))
         )
         code = _code_of(subject)
         self._seen[id(code)] = (code, self._seen.get(id(code), (None, 0))[1] + 1)
@@ -114,10 +116,6 @@ class Watched:
 def _code_of(subject: Any) -> Any:
     """What a function shares with others made by the same `def`, as bound methods and partials do; else itself."""
     return getattr(getattr(subject, "func", subject), "__code__", subject)
-
-
-def _apart(before: Snapshot, after: Snapshot) -> bool:
-    return any(not before.same(after, v) for v in after.table if v.role == "" and before.of(v))
 
 
 def made() -> int:

@@ -43,11 +43,16 @@ def test_a_figure_follows_the_theme(server, visit):
     page = visit(server, "00_start_here")
     page.run("import dtk")
     words = "(ax,) = dtk.plot.axes(None)\ndtk.plot.headline(ax, 'A figure', 'light or dark')"
-    cell = page.type(words)
+    cell = page.type(f"{words}\nax.plot([1, 2, 3], label='a line')")
     page.run_cell(cell)
     page.wait_idle(120)
     picture = cell.locator(".jp-OutputArea-output img")
     assert picture.get_attribute("src").startswith("data:image/svg+xml")
+    point = cell.locator(".jp-OutputArea-output [title]").nth(1)
+    assert point.get_attribute("title").split() == ["a", "line", "1", "2"]
+    point.hover()  # which fails where another element lies on it
+    near, whole = point.bounding_box(), picture.bounding_box()
+    assert 0.4 < (near["x"] + near["width"] / 2 - whole["x"]) / whole["width"] < 0.6
     for theme, ground in (("Light", [1, 1, 1]), ("Dark", [17 / 255] * 3), ("Light", [1, 1, 1])):
         change = f"jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})"
         page.page.evaluate(change)
