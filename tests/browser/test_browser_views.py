@@ -11,7 +11,7 @@ from matplotlib.pyplot import imread
 _WIDE = """view => [...view.querySelectorAll("*")].filter(part => part.getBoundingClientRect().right >
     view.getBoundingClientRect().right + 1).map(part => part.outerHTML.slice(0, 200))"""
 # The places of the pictures in the live view.
-_PLACES = """view => [...view.querySelectorAll("svg[role=img]")].map(part => [part.getBoundingClientRect(),
+_PLACES = """view => [...view.querySelectorAll("svg[role=img], img")].map(part => [part.getBoundingClientRect(),
     view.getBoundingClientRect()]).map(([part, all]) => [part.left - all.left, part.top - all.top, part.width])"""
 
 
