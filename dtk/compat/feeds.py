@@ -206,7 +206,7 @@ def _batch(arguments: Any) -> list[Element]:
     leaves = [parts for parts in leaves if all(isinstance(part, tf.Tensor) and part.shape.rank for part in parts)]
     leaves = [parts for parts in leaves if parts[0].shape.num_elements() < Feed.MOST // 8]
     kinds = [(len(parts), parts[0].shape[0]) for parts in leaves]
-    most = max(kinds, key=lambda kind: (kind[0], kinds.count(kind)), default=None)
+    most = max(kinds, key=lambda kind: (kind[0], kinds.count(kind), kind[1]), default=None)
     leaves = [parts for parts, kind in zip(leaves, kinds, strict=True) if kind == most]
     return [tuple(zip(*leaves, strict=True))] if leaves else []
 

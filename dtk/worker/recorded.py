@@ -133,7 +133,7 @@ class RecordedStates:
     def total(self, name: str, first: int, last: int) -> list[Any]:
         """Of each replica, what these units have `taken` or `read` in all; [] where that is not known."""
         each = [getattr(unit, name) for unit in self.units[first : last + 1]]
-        return list(np.sum(each, axis=0).tolist()) if all(each) else []
+        return list(np.sum(each, axis=0).tolist()) if all(each) and len({*map(len, each)}) == 1 else []
 
     def before(self, place: int) -> State:
         """What all variables held before a unit; units are asked for in their order."""
