@@ -239,10 +239,10 @@ def _with_reading(case: Case, calls: list[int], ours: Evidence, theirs: Evidence
     be given more than examples.
     """
     mine = many if many is not None and case.shared_by_replicas else ours
-    sums = [side.prints.sum(axis=1)[calls] for side in (mine, theirs, many or mine)]
-    whole = bool(np.isfinite(sums[0] + sums[1]).all())
-    counted, add_up = (whole and bool((np.abs(sums[2] - its) <= facts.SAME_DATA).all()) for its in sums[:2])
-    known = np.isfinite(mine.prints.sum(axis=1) + theirs.prints.sum(axis=1))[:, None] & (counted or add_up)
+    sums = [side.prints.sum(axis=1) for side in (mine, theirs, many or mine)]
+    finite = np.isfinite(sums[0] + sums[1])
+    counted, add_up = (bool((finite & (np.abs(sums[2] - its) <= facts.SAME_DATA))[calls].all()) for its in sums[:2])
+    known = finite[:, None] & (counted or add_up)
     both, nothing = ((ours, mine), (theirs, theirs)), 0.0 if add_up else np.nan
     return [
         replace(one, examples=np.where(known, its.examples, 0), read=np.where(known & add_up, its.prints, nothing))

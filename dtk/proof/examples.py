@@ -82,12 +82,12 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     step = int(np.flatnonzero(apart)[0]) + 1
     seen = N_("at {apart} of {steps} steps, first at {step}, the {run} saw other examples than the baseline")
     what = _(seen, apart=apart.sum(), steps=case.steps, step=case.ours.at(step), run=case.ours.name)
-    mine, other = _by_epoch(case, case.prints.sum(axis=1)), _by_epoch(case, case.base_prints)
     workers = case.ours.run.folder.workers
     if case.operations.files and workers > 1:
         return found("file sharding", because(what, "file sharding"), case.operations.files[:1])
     if case.ours.of_calls:
         return _of_calls(case, what, apart)
+    mine, other = _by_epoch(case, case.prints.sum(axis=1)), _by_epoch(case, case.base_prints)
     epoch, whole_epoch = (int((side.epochs == 1).sum()) for side in (case.ours, case.theirs))
     if workers > 1 and epoch and whole_epoch // epoch == workers:
         twice = N_("{what}: an epoch has {epoch} steps, on one device {all}; the examples are sharded twice")

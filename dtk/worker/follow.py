@@ -45,12 +45,12 @@ from dtk.worker.recorded import (
     weight_of,
 )
 from dtk.worker.rounding import Levels, Made, Repeated, one, same_bits
-from dtk.worker.states import NOTHING, Ended, Snapshot, Watched, take, watch, watcher
+from dtk.worker.states import NOTHING, READ, Ended, Snapshot, Watched, take, watch, watcher
 
 FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldest are forgotten
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
 _ONCE = Made(None, None, (), {}, NOTHING, NOTHING)  # a step that can't be made again
-FURTHER = 11  # steps that are looked at after the first wrong one: what is the same at all of them is no chance
+FURTHER = READ - 1  # steps that are looked at after the first wrong one: what is the same at all of them is no chance
 
 
 class Follower:

@@ -98,8 +98,8 @@ def test_an_address_where_no_cluster_is(monkeypatch):
     for name, address in (("", f"127.0.0.1:{port}"), ("RAY_ADDRESS", f"ray://127.0.0.1:{port}")):
         if name:
             monkeypatch.setenv(name, address)
-        words = f"^no Ray cluster answers at {address} .connection refused.; `ray start --head` on its first node"
-        with pytest.raises(dtk.ClusterConfigError, match=words):
+        said = f"^no Ray cluster answers at {address} .connection refused.; `ray start --head` on its first node prints"
+        with pytest.raises(dtk.ClusterConfigError, match=said):
             dtk.run(programs.long, workers=2, on=dtk.places.Ray(None if name else address))
 
 
