@@ -44,17 +44,8 @@ PLAIN: dict[str, Any] = {
 }
 
 VECTOR = ["dense", "relu", "norm", "batch norm", "sync batch norm", "dropout", "noise"]
-SERIES = [
-    *VECTOR,
-    "conv",
-    "lstm",
-    "gru",
-    "attention",
-    "positions",
-    "spatial dropout",
-    "lstm dropout",
-    "attention dropout",
-]
+SERIES = [*VECTOR, "conv", "lstm", "gru", "attention", "positions"]
+SERIES += ["spatial dropout", "lstm dropout", "attention dropout"]
 LOSSES = ["mse", "mae", "huber", "flat", "bce", "scce", "smooth", "cosine", "own", "sum"]
 OPTIMIZERS = ["SGD", "momentum", "Adam", "AdamW", "RMSprop", "Nadam", "Adagrad"]
 EXTRAS = ["ema", "schedule", "execution", "metrics", "validation", "eager"]
@@ -121,8 +112,7 @@ def tidy(spec: dict[str, Any]) -> dict[str, Any]:
     # with: a loop fails there, with TensorFlow's words.
     if spec["tail"] == 1 and spec["how"] == "loop" and {"lstm", "gru", "lstm dropout"} & {*spec["layers"]}:
         spec["tail"] = 0
-    # A loss object of Keras's gives a vector where a replica has no example, and record_step refuses that.
-    if spec["loss"] in ("own", "sum") or spec["tail"] == 1:
+    if spec["loss"] in ("own", "sum"):
         spec["share"] = "average"
     return {**spec, "extras": sorted(spec["extras"])}
 

@@ -17,7 +17,8 @@ from dtk.environment import Here
 from dtk.records import RunFolder
 
 CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
-OTHERS = ["optimizer variables outside of the graph", "one decision about a loss scale", "sums of an empty batch"]
+OTHERS = ["optimizer variables outside of the graph", "one decision about a loss scale"]
+OTHERS += ["sums of an empty batch", "loss of an empty batch"]
 ALL = [*CORRECTIONS, *OTHERS, keras3.REFUSALS]
 FAULTS = [  # a correction, steps_per_execution, where, and what fit says without it
     (CORRECTIONS[0], 1, {"workers": 2}, "Attempt to convert a value (PerReplica"),
@@ -100,23 +101,27 @@ def test_without_the_correction_an_optimizer_fails_that_two_replicas_build(name,
     assert "cond/Placeholder" in lost
 
 
-def lstm_of_nothing(corrected):
-    """What an LSTM makes of a batch without examples, eagerly."""
+def of_nothing(corrected):
+    """What a loss and an LSTM make of a batch without examples, eagerly: the shape of the one, and of the other."""
     import keras
     import tensorflow as tf
     from keras.src.backend.tensorflow import numpy
+    from keras.src.losses import loss
 
-    numpy.add = numpy.add if corrected else numpy.add.__wrapped__
+    if not corrected:
+        numpy.add, loss.reduce_values = numpy.add.__wrapped__, loss.reduce_values.__wrapped__
+    shape = keras.losses.MeanSquaredError()(tf.zeros((0, 3)), tf.zeros((0, 3))).shape.as_list()
     try:
-        return keras.layers.LSTM(4)(tf.zeros((0, 6, 3))).shape.as_list()
+        return shape, keras.layers.LSTM(4)(tf.zeros((0, 6, 3))).shape.as_list()
     except tf.errors.InvalidArgumentError as error:
-        return str(error)
+        return shape, str(error)
 
 
 @pytest.mark.trains
-def test_without_the_correction_an_empty_batch_has_no_sum():
-    assert dtk.baseline(lambda: lstm_of_nothing(True)).results == [[0, 4]]
-    assert "Biases must be 1D" in dtk.baseline(lambda: lstm_of_nothing(False)).results[0]
+def test_without_the_corrections_an_empty_batch_has_no_loss():
+    assert dtk.baseline(of_nothing, args=(True,)).results == [([], [0, 4])]
+    shape, said = dtk.baseline(of_nothing, args=(False,)).results[0]
+    assert (shape, "Biases must be 1D" in said) == ([0], True)
 
 
 def shuffled(strategy, corrected):

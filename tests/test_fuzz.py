@@ -25,6 +25,12 @@ def note(**facts):
         file.write(json.dumps(facts) + "\n")
 
 
+@pytest.mark.trains
+def test_what_it_has_found():
+    assert fuzzing.judge(fuzzing.tidy({"inputs": "tokens", "masked": True})).verdict == "candidates"
+    assert fuzzing.judge(fuzzing.tidy({"tail": 1, "penalty": True, "extras": ["eager"]})).verdict == "true"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(60 * CASES + 600)
 def test_a_run_passes_or_its_cause_is_named(monkeypatch):

@@ -124,16 +124,10 @@ def test_what_is_installed_is_what_is_pinned():
     assert installed == {name: pinned[name] for name in installed}
 
 
-def test_the_version_is_said_once_and_in_the_changelog():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert "version" in settings["project"]["dynamic"]
-    assert settings["tool"]["hatch"]["version"]["path"] == "dtk/__init__.py"
-    assert f"## [{dtk.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
-
-
-def test_the_name_and_the_address_are_said_alike():
+def test_the_name_the_address_and_the_version_are_said_alike():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (project["name"], project["urls"]["Repository"]) == (errors.DISTRIBUTION, errors.REPOSITORY)
+    assert f"## [{dtk.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_nobody_is_told_to_install_what_is_somebody_elses():

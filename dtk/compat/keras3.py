@@ -267,6 +267,17 @@ def _add_empty_batches() -> None:
         return tf.add(x1, x2) if shape is not None and len(shape) > 1 and 0 in tuple(shape) else original(x1, x2)
 
 
+@_corrects("loss of an empty batch", "losses.loss", lambda source: "tuple(values.shape) == (0,)" in source)
+def _reduce_empty_batches() -> None:
+    """Eagerly, a loss of no example stays a vector, which no penalty can be added to: here it is 0, as in a graph."""
+    from keras.src.losses import loss
+
+    @replaces(loss, "reduce_values")
+    def reduce_values(original: Any, values: Any, weights: Any = None, reduction: Any = "sum_over_batch_size") -> Any:
+        empty = tuple(values.shape) == (0,) and reduction not in (None, "none")
+        return tf.reduce_sum(values) if empty else original(values, weights, reduction)
+
+
 # ---- what Keras 3 takes and then can't do under a strategy, refused in a sentence before it fails
 #
 # Measured with Keras 3.15.1 and TensorFlow 2.21.0; `tests/test_refused.py` runs each without its refusal, so that it

@@ -132,9 +132,7 @@ def look_at_factor(case: Case) -> Diagnosis | None:
         # One loss on all replicas: summed before, or of the same examples, where nothing tells what they have read.
         same = case.ours.of_calls and np.isnan(case.prints).any() and alike(case.ours.shares[_steps(case)]).all()
         suspects = [*more, *(["sharding off"] if same and value == n else []), "gradient scale", *rate]
-    if len(suspects) > 1:
-        return either(what, suspects, [*case.facts()])
-    return case.found(suspects[0], what)
+    return either(what, suspects, [*case.facts()]) if len(suspects) > 1 else case.found(suspects[0], what)
 
 
 def look_at_update(case: Case) -> Diagnosis | None:
@@ -220,14 +218,13 @@ def _penalty(case: Case) -> Diagnosis | None:
     # If the loss hardly changes, an excess that is a multiple of it looks constant, too.
     longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
     averaged = case.ours.of_calls and abs(case.ratio[_steps(case)].mean() - case.replicas) < STEADY
-    if averaged or (longer and min(longer) > (1 + case.replicas) / 2):
+    varies = len(excess) < ENOUGH or np.ptp(excess) > STEADY * excess.mean()
+    if varies or averaged or (longer and min(longer) > (1 + case.replicas) / 2):
         return None
-    if len(excess) >= ENOUGH and np.ptp(excess) <= STEADY * excess.mean():
-        why = N_(
-            "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
-        )
-        return _of_program(case, "regularisation", _(why, excess=float(excess.mean())))
-    return None
+    why = N_(
+        "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
+    )
+    return _of_program(case, "regularisation", _(why, excess=float(excess.mean())))
 
 
 def whole_penalty(case: Case) -> Diagnosis:
@@ -266,7 +263,7 @@ def _own_numbers(case: Case) -> Diagnosis | None:
     if telling.sum() >= ENOUGH:
         seen = N_("at all of {n} steps the losses differ in the same direction, in no constant ratio")
         return _of_program(case, "whole batch", _(why), [_(seen, n=int(telling.sum()))], ("own mean",))  # not excluded
-    return None
+    return either(in_words(_where(case), why), ["own mean", "whole batch"], [*case.facts()]) if telling.any() else None
 
 
 def _own_gradients(case: Case) -> Diagnosis | None:

@@ -160,10 +160,12 @@ MISTAKES = {
             "take such numbers over all replicas (a count of tokens or weights, a mean, a deviation): "
             'get_replica_context().all_reduce("sum", count), and in accumulation that of all micro-batches'
         ),
+        N_("each replica divides by a number of its own part"),
     ),
     "whole batch": Mistake(
         N_("same data and weights, nothing drawn at random; one device's loss is no mean of the replicas' own"),
         N_("make the loss a sum over examples, divided by the global batch, or gather what it needs from all replicas"),
+        N_("the loss needs the whole batch"),
     ),
     "replica gradient": Mistake(
         N_("losses agree at every step, updates by no common factor, and replicas in one process make them as well"),

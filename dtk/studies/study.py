@@ -287,10 +287,12 @@ def benchmark_allreduce(
     whole_number("repeats", repeats)
     refuse_on_colab("dtk.benchmark_allreduce", counts[-1], force)
     threads = max(1, environment.cores() // counts[-1])  # at every number of workers, as in `dtk.study`
-    rows = []
+    asked = {"sizes": tuple(sizes), "repeats": repeats, "implementation": implementation}
+    rows, payload = [], request.pack(time_reductions, (), asked)
     with environment.quiet():
         for count in counts:
-            job = _benchmark_job(count, tuple(sizes), implementation, repeats, threads)
+            job = measured_job(payload, count, threads)
+            job = replace(job, env={**job.env, "DTK_MARKS": "0"})  # its marks would be in what is measured
             request.check_memory(count, job.fork, force)
             for size, *measured in zip(sizes, *carry_out(job, time.monotonic()).results, strict=True):
                 # The slowest worker's seconds: none goes on before it.
@@ -304,12 +306,6 @@ def benchmark_allreduce(
     except DtkError as error:
         environment.say(str(error))
     return table
-
-
-def _benchmark_job(count: int, sizes: tuple[int, ...], implementation: str, repeats: int, threads: int) -> launch.Job:
-    asked = {"sizes": sizes, "repeats": repeats, "implementation": implementation}
-    job = measured_job(request.pack(time_reductions, (), asked), count, threads)
-    return replace(job, env={**job.env, "DTK_MARKS": "0"})  # marks of each all-reduce would be in what is measured
 
 
 # ---- in a worker: the seconds of each all-reduce, through the strategy that trains with it

@@ -13,23 +13,17 @@ _WORKERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#
 
 # Kinds of time: parts of a step, what a study's gaps and the limits of a prediction are called, in Paul Tol's "bright"
 # palette, colour-blind-safe as well (https://sronpersonalpages.nl/~pault/), so that none looks like a worker.
-PART_COLORS = {
-    "compute": "#4477AA",
-    "measured": "#4477AA",
-    "all_reduce": "#EE6677",
-    "communication": "#EE6677",
-    "bandwidth": "#EE6677",
-    "latency": "#AA3377",
-    "waiting": "#CCBB44",
-    "stragglers": "#CCBB44",
-    "straggler": "#CCBB44",
-    "input": "#228833",
-    "python": "#999999",
-    "other": "#999999",
-    "ceiling": "#999999",
-    "cores": "#885500",
-    "smaller batch": "#66CCEE",
+_PARTS = {
+    "#4477AA": ("compute", "measured"),
+    "#EE6677": ("all_reduce", "communication", "bandwidth"),
+    "#AA3377": ("latency",),
+    "#CCBB44": ("waiting", "straggler", "stragglers"),
+    "#228833": ("input",),
+    "#999999": ("python", "other", "ceiling"),
+    "#885500": ("cores",),
+    "#66CCEE": ("smaller batch",),
 }
+PART_COLORS = {part: color for color, parts in _PARTS.items() for part in parts}
 
 PART_NAMES = {  # of `dtk.step_parts`
     "python": N_("Python, callbacks"),

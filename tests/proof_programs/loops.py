@@ -9,6 +9,7 @@ from proof_programs.parts import (
     BATCH,
     arrays,
     batches,
+    built,
     crossentropy,
     network,
     on_cluster,
@@ -112,9 +113,7 @@ def uneven(strategy, steps=300, mistake=None, optimizer="adam", count=BATCH * 5 
     import tensorflow as tf
 
     n = strategy.num_replicas_in_sync
-    with strategy.scope():
-        net, update = network("mlp", **facts), optimizer_of(optimizer)
-        update.build(net.trainable_variables)
+    net, update = built(strategy, optimizer, network, "mlp", **facts)
 
     def replica_step(inputs):
         x, y = inputs

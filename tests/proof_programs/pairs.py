@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proof_programs import add, add_wrong
-from proof_programs.parts import BATCH, COUNT, batches, looped, optimizer_of
+from proof_programs.parts import BATCH, COUNT, batches, built, looped
 
 
 def views(features=16):
@@ -61,9 +61,7 @@ def contrastive(strategy, steps=300, mistake=None, optimizer="adam", recorded=Tr
     import tensorflow as tf
 
     n = strategy.num_replicas_in_sync
-    with strategy.scope():
-        net, update = encoder(**facts), optimizer_of(optimizer)
-        update.build(net.trainable_variables)
+    net, update = built(strategy, optimizer, encoder, **facts)
 
     def replica_step(inputs):
         with tf.GradientTape() as tape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gallery.made_up import sequences, tokens
@@ -173,6 +174,14 @@ def optimizer_of(
     kinds = {"adam": "Adam", "rmsprop": "RMSprop", "adagrad": "Adagrad", "adafactor": "Adafactor"}
     more = {**more, "momentum": 0.9} if name == "momentum" else more
     return getattr(keras.optimizers, kinds.get(name, "SGD"))(rate, **more)
+
+
+def built(strategy: Any, optimizer: str, network: Callable[..., Any], *args: Any, **facts: Any) -> tuple[Any, Any]:
+    """A network and an optimizer that has its variables. network: makes it of `args` and `facts`."""
+    with strategy.scope():
+        net, update = network(*args, **facts), optimizer_of(optimizer)
+        update.build(net.trainable_variables)
+    return net, update
 
 
 def seeded(mistake: str | None) -> None:

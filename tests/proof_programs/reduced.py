@@ -8,6 +8,7 @@ from proof_programs.parts import (
     BATCH,
     arrays,
     batches,
+    built,
     crossentropy,
     looped,
     network,
@@ -117,10 +118,7 @@ def by_hand(
     import tensorflow as tf
 
     n = strategy.num_replicas_in_sync
-    with strategy.scope():
-        net = network(model, **facts)
-        update = optimizer_of(optimizer)
-        update.build(net.trainable_variables)
+    net, update = built(strategy, optimizer, network, model, **facts)
     variables = net.trainable_variables
     if apply == "as it is":
         update._all_reduce_sum_gradients = list

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from proof_programs import REPLICAS, add, add_wrong
-from proof_programs.parts import BATCH, arrays, batches, crossentropy, looped, network, on_worker, optimizer_of
+from proof_programs.parts import BATCH, arrays, batches, built, crossentropy, looped, network, on_worker, optimizer_of
 
 MICRO = 4  # calls of the step for one update
 
@@ -21,8 +21,7 @@ def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=Tr
 
     n = strategy.num_replicas_in_sync
     with strategy.scope():
-        net, update = network(**facts), optimizer_of(optimizer)
-        update.build(net.trainable_variables)
+        net, update = built(strategy, optimizer, network, **facts)
         local = {
             "synchronization": tf.VariableSynchronization.ON_READ,
             "aggregation": getattr(tf.VariableAggregation, fold),
@@ -92,11 +91,10 @@ def averaged(strategy, steps=300, way="between", optimizer="adam", every=1, reco
     import tensorflow as tf
 
     with strategy.scope():
-        net, update = network("mlp", **facts), optimizer_of(optimizer)
+        net, update = built(strategy, optimizer, network, "mlp", **facts)
         target = keras.models.clone_model(net)
         target.set_weights(net.get_weights())
         target.trainable = False
-        update.build(net.trainable_variables)
 
     def follow():
         for mine, its in zip(target.weights, net.weights, strict=True):
@@ -192,8 +190,7 @@ def counted(strategy, steps=300, mistake=None):
 
     fold = tf.VariableAggregation.MEAN if mistake == "averaged" else tf.VariableAggregation.SUM
     with strategy.scope():
-        net, update = network("mlp"), optimizer_of("adam")
-        update.build(net.trainable_variables)
+        net, update = built(strategy, "adam", network, "mlp")
         seen = tf.Variable(0.0, trainable=False, aggregation=fold)
 
     def replica_step(inputs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from proof_programs import add, add_wrong
-from proof_programs.parts import BATCH, COUNT, batches, crossentropy, looped, optimizer_of
+from proof_programs.parts import BATCH, COUNT, batches, built, crossentropy, looped, optimizer_of
 
 WORDS, LENGTH, MICRO = 20, 10, 4
 
@@ -53,9 +53,7 @@ def by_loop(strategy, steps=300, mistake=None, optimizer="adam", recorded=True, 
     import tensorflow as tf
 
     n = strategy.num_replicas_in_sync
-    with strategy.scope():
-        net, update = network(**facts), optimizer_of(optimizer)
-        update.build(net.trainable_variables)
+    net, update = built(strategy, optimizer, network, **facts)
 
     def replica_step(inputs):
         x, y = inputs
@@ -79,9 +77,7 @@ def in_one_call(strategy, steps=300, mistake=None, optimizer="adam", **facts):
     import tensorflow as tf
 
     n = strategy.num_replicas_in_sync
-    with strategy.scope():
-        net, update = network(**facts), optimizer_of(optimizer)
-        update.build(net.trainable_variables)
+    net, update = built(strategy, optimizer, network, **facts)
 
     def replica_step(inputs):
         x, y = inputs
