@@ -186,8 +186,8 @@ def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, here, tmp_pat
     ("batch", "divisor", "layer", "verdict"),
     [
         pytest.param("32", "batch", "tf.keras.layers.Dropout(0.3),", "replicas", marks=pytest.mark.slow),
-        # Without a loss nothing tells whether what divides it should have grown with the batch.
-        ("16 * strategy.num_replicas_in_sync", "16", "", "not decidable"),
+        ("16 * strategy.num_replicas_in_sync", "batch", "", "replicas"),
+        ("16 * strategy.num_replicas_in_sync", "16", "", "failed"),  # which does not grow with the batch
     ],
 )
 @pytest.mark.usefixtures("forked")

@@ -154,7 +154,9 @@ def look_at_update(case: Case) -> Diagnosis | None:
         return case.found("reduction", what)
     if case.failed.reason != "update":
         return None
-    clips, rows = _clips(case), _rows_alone(case)
+    clips, sparse = _clips(case), case.operations.sparse
+    # Nothing differs but variables whose gradients come as rows, and what the optimizer has of them.
+    rows = sparse and all(part.name in sparse or weight_of(part.name, sparse) for part in case.one.parts)
     if clips and rows:
         return either(where, ["clipping", "sparse gradient"], [*clips, *case.facts()])
     return case.found("clipping" if clips else "sparse gradient", where, clips) if clips or rows else None
@@ -335,13 +337,6 @@ def scaled_alike(case: Case, times: float) -> bool:
     )
 
 
-def _rows_alone(case: Case) -> bool:
-    """Whether nothing differs but variables whose gradients come as rows, and what the optimizer has of them."""
-    assert case.one is not None
-    rows = case.operations.sparse
-    return bool(rows) and all(part.name in rows or weight_of(part.name, rows) for part in case.one.parts)
-
-
 def _factor(parts: Sequence[Part]) -> float | None:
     """By what all changes are longer than one device's, in the same direction; None where there is no such number."""
     if not parts or any(abs(part.along - 1) > PARALLEL or not np.isfinite(part.apart) for part in parts):
@@ -362,8 +357,8 @@ def _other_settings(case: Case) -> tuple[str, str] | None:
     """The mistake, and which setting of an optimizer differs, in words: between workers, or else from one device's."""
     ours = case.ours.run.folder
     sides = [(_("worker {worker}", worker=worker), _settings(ours, worker)) for worker in range(ours.workers)]
-    if case.failed.reason != "replicas" and 1 in case.followed and case.followed[1].theirs is not None:
-        sides.append((case.followed[1].whom, _settings(case.followed[1].theirs.run.folder, 0)))
+    if case.failed.reason != "replicas" and 1 in case.followed and case.followed[1].run is not None:
+        sides.append((case.followed[1].whom, _settings(case.followed[1].run.folder, 0)))
     first, mine = sides[0]
     for who, other in sides[1:]:
         for (name, held), (_its, its) in zip(mine, other, strict=False):

@@ -195,7 +195,7 @@ def by_targets(case: Case) -> Case | None:
     """
     if case.one is None or case.failed.reason != "update" or case.failed.step is None:
         return None
-    sides = {n: _sides(each, each.steps) for n, each in case.followed.items() if each.steps is not None}
+    sides = {n: each.by_call for n, each in case.followed.items() if each.steps is not None}
     (ours, theirs), (_mine, many) = sides[1], sides.get(case.replicas, (None, None))
     one_number = case.replicas > 1 and bool(alike(ours.shares).all())  # the same examples, or a loss summed before
     if not ours.shares.any() or (one_number and many is None):
@@ -218,17 +218,6 @@ def by_targets(case: Case) -> Case | None:
 def alike(shares: np.ndarray) -> np.ndarray:
     """At which steps all replicas have the same number."""
     return np.asarray(np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1))
-
-
-def _sides(following: Following, steps: Steps) -> list[Evidence]:
-    """The run's targets and the follower's, with what each has read; what is not known of a call is 0, or NaN."""
-    ours, found = following.ours, []
-    sides = (ours.name, "targets", "given", ours.replicas), (following.whom, "mine", "read", following.replicas)
-    for name, targets, read, replicas in sides:
-        shares, its = np.nan_to_num(steps.by_replica(targets, replicas)), steps.by_replica(read, replicas, 2)
-        examples, prints = np.nan_to_num(its[..., 0]).astype(np.int64), its[..., 1]
-        found.append(Evidence(ours.run, name, shares, examples, np.ones(len(shares)), prints))
-    return found
 
 
 def _with_reading(case: Case, calls: list[int], ours: Evidence, theirs: Evidence, many: Any) -> list[Evidence]:

@@ -31,7 +31,7 @@ from dtk.proof.bisection import (
 from dtk.proof.case import Case, Diagnosis, by_targets, found
 from dtk.proof.evidence import Evidence, collect
 from dtk.proof.examples import look_at_counts, look_at_examples, look_at_shards
-from dtk.proof.following import Following, can_be_followed, has_parts_of_its_own
+from dtk.proof.following import Following, can_be_followed, on_its_own
 from dtk.proof.following import followed as follow
 from dtk.proof.ratios import look_at_finite, look_at_first_loss, look_at_shares
 from dtk.proof.verify import name_of, prove, stood_still
@@ -109,7 +109,7 @@ def _explain(
     if other := next((each for each in followed.values() if each.failed is failed), None):
         followed = {**followed, 1: other}  # what the run is compared with
     if failed.reason == "replicas" and can_be_followed(run):  # does the chief make one device's update?
-        many = facts.operations(run).draws is not None and has_parts_of_its_own(ours) and not facts.by_ring(run)
+        many = facts.operations(run).draws is not None and on_its_own(ours) and not facts.by_ring(run)
         followed = {1: follow(ours, baseline or run, ours.replicas if many else 1)}
     elif 1 in followed:
         # Made again without random draws it may read in another order than the baseline, which may have other batches.
@@ -168,4 +168,4 @@ _STEPS: tuple[Callable[[Case], Diagnosis | None], ...] = (
     look_at_update,
     look_at_shape,
 )
-_BY_STATES = (look_at_parting, look_at_between, look_at_settings, look_at_untrained, look_at_factor)
+_BY_STATES = (look_at_divisor, look_at_parting, look_at_between, look_at_settings, look_at_untrained, look_at_factor)

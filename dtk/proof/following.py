@@ -9,8 +9,9 @@ and the run proves itself once that is switched off; wrongly otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from dtk.scaling.shares import global_loss, other_parts
 from dtk.worker.recorded import RecordedStates
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
+ONE_SIGN = 0.5  # of the mean of losses without their signs: a smaller mean is of losses of both signs
 AGAIN = 0.01  # of a difference, by which it may be another one when the function is called again
 _WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalisation")}
 EXAMPLES = N_("{step}: {run} {mine} examples, {whom} {other}")
@@ -40,7 +42,7 @@ class Following:
     """A run, and a follower of it.
 
     ours: the run. replicas: the follower's. theirs: its records; None where it has none. failed: the first thing that
-    differs. counts: how many replicas it was told of.
+    differs. counts: how many replicas it was told of. run: the follower's own; None where it did not come to its end.
     """
 
     ours: Evidence
@@ -49,11 +51,29 @@ class Following:
     steps: Steps | None
     failed: VerificationError | None
     counts: int = 1
+    run: RunLike | None = None
 
     @property
     def whom(self) -> str:
         """What sentences call the follower."""
         return whom(self.replicas)
+
+    @property
+    def sides(self) -> tuple[Evidence, Evidence | None]:
+        """The run and its follower: by their records, or by their calls where the run has none."""
+        return self.by_call if self.steps is not None and not self.ours.steps else (self.ours, self.theirs)
+
+    @cached_property
+    def by_call(self) -> tuple[Evidence, Evidence]:
+        """The run and its follower: what each call took gradients of, and what it has read; 0 or NaN: not known."""
+        assert self.steps is not None
+        found, other = [], self.run or self.ours.run
+        mine = self.ours.run, self.ours.name, "targets", "given", self.ours.replicas
+        for run, name, targets, read, replicas in (mine, (other, self.whom, "mine", "read", self.replicas)):
+            shares, its = self.steps.by_replica(targets, replicas), self.steps.by_replica(read, replicas, 2)
+            examples = np.nan_to_num(its[..., 0]).astype(np.int64)
+            found.append(Evidence(run, name, np.nan_to_num(shares), examples, np.ones(len(shares)), its[..., 1]))
+        return found[0], found[1]
 
 
 def can_be_followed(run: RunLike) -> bool:
@@ -104,7 +124,7 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
             remedy = _("without draws every step agrees; draw by a tf.random.Generator or tf.random.stateless_*")
             raise _not_decidable(what, remedy)
         # Where a right program differs from one device as well, the replicas alone tell what is wrong.
-        explained = has_parts_of_its_own(ours) or _scaled(ours, alone)
+        explained = on_its_own(ours) or _scaled(alone)
         raise many.failed if failed.reason != "not followed" and explained else failed
     yield from _by_replicas(ours, source, alone, found)
     yield _passed(ours, many)
@@ -124,14 +144,14 @@ def followed(
     try:
         theirs = collect(follower, whom(replicas)) if len(follower.records) else None
     except VerificationError as error:
-        return Following(ours, replicas, None, steps, _not_followed(replicas, error))
+        return Following(ours, replicas, None, steps, _not_followed(replicas, error), counts, follower)
     failed = _first(ours, theirs, steps, replicas)
     other = facts.other_versions(run, follower)
     if failed is not None and other:
         what = N_("{whom} runs with other versions ({versions}), and differs: {error}")
         said = _(what, whom=whom(replicas), versions=other, error=failed.what)
         failed = VerificationError(said, reason="not followed", remedy=_("verify the run where it was made"))
-    return Following(ours, replicas, theirs, steps, failed, counts)
+    return Following(ours, replicas, theirs, steps, failed, counts, follower)
 
 
 def _passed(ours: Evidence, following: Following) -> str:
@@ -203,31 +223,30 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     where the program takes its batch or its learning rate from that number. found: gets that follower where it differs.
     """
     assert alone.failed is not None
-    reasons, mine, scaled = dict(_on_its_own(ours)), ours, _scaled(ours, alone)
+    reasons, mine, scaled = on_its_own(ours), ours, _scaled(alone)
     counts, again = ours.replicas if scaled else 1, alone
-    if scaled and not reasons:
-        again = followed(ours, source, 1, counts=counts)
-    ways = [tuple(reasons)] if reasons else []
+    ways = [tuple(reasons)] if reasons or scaled else []
     if "random" in reasons:  # if all examples draw alike, batch norm leaves no gradient; not every size has fours
         ways.insert(0, (*reasons, "by fours"))
     for switches in ways:
-        switched = _switched_off(ours, *switches)
+        switched = _switched_off(ours, *switches) if switches else ours
         if switched is None:
             raise alone.failed
         mine, again = switched, followed(switched, source, 1, counts=counts)
         if again.failed is None:
             break
-    if again.failed is not None:
-        if not ours.steps and not followed(mine, source, 1, counts=ours.replicas).failed:
-            what = N_(
-                "the program takes its batch or its learning rate from num_replicas_in_sync; one device that is told "
-                "of {n} replicas makes the same updates; no recorded loss tells whether the whole batch divides it"
-            )
-            remedy = _("record the loss: after each step, dtk.record_step(per_replica_losses, batch=batch)")
-            raise _not_decidable(_(what, n=ours.replicas), remedy)
+    if again.failed is not None and (ours.steps or followed(mine, source, 1, counts=ours.replicas).failed):
         if again.failed.reason != "not followed":  # what is left where one device does all that N replicas rightly do
             found[1] = again
         raise found[1].failed or again.failed
+    untold = followed(mine, source, 1) if scaled and reasons else alone
+    if again.failed is not None or (scaled and not _divides(again, untold, _batches(alone))):
+        what = N_(
+            "the program takes its batch or its learning rate from num_replicas_in_sync; one device that is told of "
+            "{n} replicas makes the same updates; no recorded loss tells whether the whole batch divides it"
+        )
+        remedy = _("record the loss: after each step, dtk.record_step(per_replica_losses, batch=batch)")
+        raise _not_decidable(_(what, n=ours.replicas), remedy)
     yield _("check every step vs one device: differs ({why})", why=_("; ").join([*reasons.values(), *scaled]))
     how = [_("without {these}", these=_(" and ").join(_(_WITHOUT[switch]) for switch in reasons))] if reasons else []
     how += [_("with num_replicas_in_sync={n}", n=ours.replicas)] if scaled else []
@@ -247,66 +266,69 @@ def _switched_off(ours: Evidence, *switches: str) -> Evidence | None:
     return found if can_be_followed(found.run) else None
 
 
-def has_parts_of_its_own(ours: Evidence) -> bool:
-    """Whether each replica draws, or normalises, by itself, so that a right program differs from one device."""
-    return bool(dict(_on_its_own(ours)))
-
-
-def _scaled(ours: Evidence, alone: Following) -> list[str]:
+def _scaled(alone: Following) -> list[str]:
     """What the program takes from the number of replicas, in words: its global batch, its learning rate."""
-    if alone.theirs is None or alone.failed is None:
+    mine, theirs = alone.sides
+    if alone.failed is None or theirs is None or not min(mine.steps, theirs.steps):
         return []
-    theirs, found = alone.theirs, []
-    if ours.global_batch != theirs.global_batch and (ours.examples[0].sum() != theirs.examples[0].sum()):
-        mine, other = _like_losses(ours, theirs)
-        root = math.sqrt(ours.replicas)  # a divisor that does not grow makes the losses differ by its square
-        if not (other and 1 / root < mine / other < root):
-            raise _other_divisor(ours, theirs, mine, other)
+    found, batches = [], _batches(alone)
+    if batches[0] != batches[1] and mine.global_batch != theirs.global_batch:
         words = N_("the global batch depends on the number of replicas: {mine} examples here, {other} there")
-        found.append(_(words, mine=ours.global_batch, other=theirs.global_batch))
-    if facts.other_rate(ours.run, theirs.run):
+        found.append(_(words, mine=mine.global_batch, other=theirs.global_batch))
+    if facts.other_rate(mine.run, theirs.run):
         found.append(_("the learning rate depends on the number of replicas"))
     return found
 
 
-def _like_losses(ours: Evidence, theirs: Evidence) -> tuple[float, float]:
-    """Losses by the same weights that are about the same, though the run's batch is larger.
+def _batches(alone: Following) -> list[int]:
+    """The examples of the run's first step and of one device's; the same where one is not known."""
+    batches = [int(side.examples[0].sum()) for side in alone.sides if side is not None]
+    return batches if all(batches) else [max(batches)] * 2
 
-    Of the first replica's examples, where one device reads these; else the means of all steps that both made.
+
+def _divides(again: Following, untold: Following, batches: Sequence[int]) -> bool:
+    """Whether one device that is told of N replicas has the loss that it has by itself, though the batches differ.
+
+    From the same weights, the means of all steps that both made; False where these tell nothing. Raises where the loss
+    does not grow with the batch.
     """
-    first = abs(ours.prints[0, 0] - theirs.prints[0, 0]) <= facts.SAME_DATA
-    if first and ours.examples[0, 0] == theirs.examples[0, 0]:
-        return float(ours.shares[0, 0] * ours.replicas), float(theirs.shares[0, 0])
-    common = min(ours.steps, theirs.steps)
-    mine, other = (float(global_loss(side.shares, side.examples)[:common].mean()) for side in (ours, theirs))
-    return mine, other
+    ours, theirs = again.sides[1], untold.sides[1]
+    if ours is None or theirs is None:
+        return False
+    sides = [global_loss(side.shares, side.examples)[: min(ours.steps, theirs.steps)] for side in (ours, theirs)]
+    if batches[0] == batches[1]:
+        return bool(np.isclose(sides[0][:1], sides[1][:1], rtol=RTOL).all())
+    if any(abs(side.mean()) < ONE_SIGN * np.abs(side).mean() for side in sides):
+        return False
+    mine, other = (float(side.mean()) for side in sides)
+    ratio, root = mine / other if other else math.inf, math.sqrt(max(batches) / min(batches))
+    if not 1 / root < ratio < root:  # a divisor that does not grow makes losses differ by the square of that
+        what = N_(
+            "by the same weights the loss is {mine:.3g} with {n} examples a step, {other:.3g} with {fewer} on one "
+            "device ({ratio:.2g} times as much): what it is divided by does not grow with the batch"
+        )
+        raise VerificationError(
+            _(what, mine=mine, other=other, ratio=ratio, n=batches[0], fewer=batches[1]),
+            step=1,
+            reason="divisor",
+            remedy=_(MISTAKES["local mean"].remedy),
+            numbers={"run": mine, "baseline": other},
+        )
+    return True
 
 
-def _other_divisor(ours: Evidence, theirs: Evidence, mine: float, other: float) -> VerificationError:
-    what = N_(
-        "by the same weights the loss is {mine:.3g} with {n} examples a step, {other:.3g} with {fewer} on one device "
-        "({ratio:.2g} times as much): what it is divided by does not grow with the batch"
-    )
-    examples = [int(side.examples[0].sum()) for side in (ours, theirs)]
-    return VerificationError(
-        _(what, n=examples[0], mine=mine, fewer=examples[1], other=other, ratio=mine / other if other else math.inf),
-        step=1,
-        reason="divisor",
-        remedy=_(MISTAKES["local mean"].remedy),
-        numbers={"run": mine, "baseline": other},
-    )
-
-
-def _on_its_own(ours: Evidence) -> Iterator[tuple[str, str]]:
+def on_its_own(ours: Evidence) -> dict[str, str]:
     """What each replica rightly does by itself: what it is called where it is switched off, and why it differs."""
+    found = {}
     # What is not known is tried: where steps run eagerly, and where the graph with the updates is not the model's.
     if facts.by_ring(ours.run) or facts.operations(ours.run).draws != []:
         words = N_("each replica draws random numbers for its own part of the batch, as for Dropout or noise")
-        yield "random", _(words)
+        found["random"] = _(words)
     held = RecordedStates(ours.run.folder).variables
     norms = [norm for event in facts.events(ours.run, Loop) for norm in event.norms]
     if not (norms and all(norms)) and any(word in each["name"] for word in MOVING for each in held):
-        yield "batch norm", _("each replica normalises its own part of the batch")
+        found["batch norm"] = _("each replica normalises its own part of the batch")
+    return found
 
 
 def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int) -> VerificationError | None:

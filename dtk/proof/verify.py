@@ -173,9 +173,10 @@ def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
     made, recorded = _sums(said[0][0].optimizers)
     if recorded < made and not (RecordedStates(ours.run.folder).complete and (recorded or not stood_still(ours.run))):
         what = N_("{left} of the {made} updates that the {run} made were not recorded: {missing}")
-        missing = _missing(said[0][0].optimizers)
+        each = [one for one in said[0][0].optimizers if one.recorded < one.made]
+        missing = [f"{one.name} {one.made - one.recorded}/{one.made} ({', '.join(one.variables)})" for one in each]
         raise VerificationError(
-            _(what, left=made - recorded, made=made, run=ours.name, missing=missing),
+            _(what, left=made - recorded, made=made, run=ours.name, missing=_(" and ").join(missing)),
             reason="updates",
             remedy=_(MISTAKES["unrecorded"].remedy),
             numbers={"made": made, "recorded": recorded},
@@ -217,13 +218,6 @@ def _line(ours: Evidence, said: Updates) -> str:
 def _sums(optimizers: Iterable[Optimizer]) -> tuple[int, int]:
     """How many updates they made, and how many of these were recorded."""
     return sum(each.made for each in optimizers), sum(each.recorded for each in optimizers)
-
-
-def _missing(optimizers: Iterable[Optimizer]) -> str:
-    """ "adam_1 10/20 (sequential_1/dense/kernel, …)", for each that made updates which were not recorded."""
-    return _(" and ").join(
-        f"{o.name} {o.made - o.recorded}/{o.made} ({', '.join(o.variables)})" for o in optimizers if o.recorded < o.made
-    )
 
 
 def _pace(optimizers: Iterable[Optimizer]) -> str:
