@@ -160,8 +160,7 @@ def test_marks_are_written_only_where_something_is_recorded(script, monkeypatch)
 @pytest.mark.trains
 def test_a_program_is_recorded_proved_and_told_as_it_stands(script, here):
     code, said, _ = here(script(TRAIN), "--verify", "--", "--epochs", "2")
-    assert code == 0
-    assert "[worker 0-1] trained on batches of 16" in said  # once, of both
+    assert (code, "[worker 0-1] trained on batches of 16" in said) == (0, True)  # once, of both
     assert "8 steps in 2 epochs, global batch 16" in said
     assert "check updates: PASS (8 of 8 updates recorded, 1 model)" in said
     assert "check every step vs one device: PASS" in said
@@ -174,11 +173,8 @@ def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, here, tmp_pat
     found = json.loads(said)  # stdout has nothing else
     assert (code, found["exit_code"], found["verified"]) == (1, 1, False)
     assert (found["steps"], found["global_batch"], [each["steps"] for each in found["members"]]) == (4, 16, [4, 4])
-    assert "FAIL: " in rest
-    assert "diagnosis: " in rest
-    assert "sharding" in rest
-    assert "Against one device" in page.read_text()
-    assert "<figure " in page.read_text()
+    assert all(words in rest for words in ("FAIL: ", "diagnosis: ", "sharding"))
+    assert all(words in page.read_text() for words in ("Against one device", "<figure "))
 
 
 @pytest.mark.trains
@@ -193,8 +189,7 @@ def test_a_mistake_of_a_program_is_named_and_the_code_is_1(script, here, tmp_pat
 @pytest.mark.usefixtures("forked")
 def test_a_loop_that_records_nothing_is_proved_by_its_states(script, here, batch, divisor, layer, verdict):
     program = script(LOOP.format(batch=batch, divisor=divisor, layer=layer))
-    _code, out, _errors = here("--workers=2", "--verify", "--json", program)
-    assert json.loads(out)["verdict"] == verdict
+    assert json.loads(here("--workers=2", "--verify", "--json", program)[1])["verdict"] == verdict
 
 
 TAKE = "gradients = tape.gradient(loss, model.trainable_variables)"
@@ -206,8 +201,6 @@ HERE = "tf.distribute.get_replica_context()"
 AVERAGED = f"[g / {HERE}.num_replicas_in_sync for g in {HERE}.all_reduce('MEAN', gradients)]"
 MEAN = "/ tf.cast(tf.shape(x)[0], x.dtype)"
 SHARE = f"/ batch\n        {TAKE}"
-
-
 CLIPPED = "gradients = tf.clip_by_global_norm(gradients, 0.1)[0]"
 SCALED = f"gradients = [g * {HERE}.num_replicas_in_sync for g in gradients]"
 
@@ -233,6 +226,13 @@ def test_the_mistake_of_a_loop_that_records_nothing_is_named(script, here, mista
     _code, out, _errors = here("--workers=2", "--verify", "--json", script(program.replace(right, wrong)))
     found = json.loads(out)
     assert dtk.diagnose(opened(found["dir"]), opened(found["baseline"])).mistake == mistake
+
+
+@pytest.mark.trains
+@pytest.mark.usefixtures("forked")
+def test_replicas_that_were_given_the_same_examples_are_said_to_be(script, here):
+    grows = LOOP.format(batch="16 * strategy.num_replicas_in_sync", divisor="batch", layer="")
+    assert "given the same examples" in here("--workers=2", "--verify", script(grows.replace(".batch(batch)", OFF)))[1]
 
 
 @pytest.mark.trains

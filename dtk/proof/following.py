@@ -35,6 +35,10 @@ AGAIN = 0.01  # of a difference, by which it may be another one when the functio
 _WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalisation")}
 EXAMPLES = N_("{step}: {run} {mine} examples, {whom} {other}")
 PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
+CALLS = N_(
+    "check every step vs {whom}: PASS ({followed} calls{more}; same settings, same update; no examples and no losses "
+    "were recorded{same})"
+)
 
 
 @dataclass(frozen=True)
@@ -160,16 +164,13 @@ def _passed(ours: Evidence, following: Following) -> str:
     followed, words = len(steps.followed) - steps.undecided, PASS
     lost = [] if steps.whole else [_("no state was recorded")]
     lost += [_("rounding is as large as the update")] if steps.undecided else []
+    numbers = {"followed": followed, "steps": ours.steps, "made": steps.made, "lost": _(", or ").join(lost)}
     if not ours.steps:
-        words = N_(
-            "check every step vs {whom}: PASS ({followed} calls; same settings, same update; no examples and no losses "
-            "were recorded)"
-        )
-        if lost:
-            words = N_(
-                "check every step vs {whom}: PASS ({followed} calls, of {made} updates in all; of the others {lost}; "
-                "no examples and no losses were recorded)"
-            )
+        words, given = CALLS, following.by_call[0].prints
+        given = given[np.isfinite(given).all(axis=1)]
+        more = _(", of {made} updates in all; of the others {lost}", **numbers) if lost else ""
+        alike = ours.replicas > 1 and given.any() and not np.ptp(given, axis=1).any()
+        numbers |= {"more": more, "same": _("; all replicas were given the same examples") if alike else ""}
     elif lost:
         words = N_(
             "check every step vs {whom}: PASS ({followed} of {steps} steps; of the others {lost}; all steps: same "
@@ -180,7 +181,6 @@ def _passed(ours: Evidence, following: Following) -> str:
             "check every step vs {whom}: PASS ({steps} steps in {followed} calls; same examples, same settings, same "
             "update)"
         )
-    numbers = {"followed": followed, "steps": ours.steps, "made": steps.made, "lost": _(", or ").join(lost)}
     return _(words, whom=following.whom, **numbers)
 
 
