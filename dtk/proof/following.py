@@ -245,7 +245,7 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
             "the program takes its batch or its learning rate from num_replicas_in_sync; one device that is told of "
             "{n} replicas makes the same updates; no recorded loss tells whether the whole batch divides it"
         )
-        remedy = _("record the loss (dtk.record_step(per_replica_losses, batch=batch)), or pass the batch as an argument")
+        remedy = _("record the loss (dtk.record_step(losses, batch=batch)), or pass the batch as an argument")
         raise _not_decidable(_(what, n=ours.replicas), remedy)
     yield _("check every step vs one device: differs ({why})", why=_("; ").join([*reasons.values(), *scaled]))
     how = [_("without {these}", these=_(" and ").join(_(_WITHOUT[switch]) for switch in reasons))] if reasons else []
