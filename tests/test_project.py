@@ -125,8 +125,11 @@ def test_what_is_installed_is_what_is_pinned():
 
 
 def test_the_name_the_address_and_the_version_are_said_alike():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = settings["project"]
     assert (project["name"], project["urls"]["Repository"]) == (errors.DISTRIBUTION, errors.REPOSITORY)
+    assert "version" in project["dynamic"]
+    assert settings["tool"]["hatch"]["version"]["path"] == "dtk/__init__.py"
     assert f"## [{dtk.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 

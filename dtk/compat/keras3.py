@@ -269,7 +269,7 @@ def _add_empty_batches() -> None:
 
 @_corrects("loss of an empty batch", "losses.loss", lambda source: "tuple(values.shape) == (0,)" in source)
 def _reduce_empty_batches() -> None:
-    """Eagerly, a loss of no example stays a vector, which no penalty can be added to: here it is 0, as in a graph."""
+    """In eager mode the loss of an empty batch stays a vector, to which no penalty can be added: here it is 0."""
     from keras.src.losses import loss
 
     @replaces(loss, "reduce_values")

@@ -264,7 +264,7 @@ def _own_numbers(case: Case) -> Diagnosis | None:
         return _of_program(case, "whole batch", _(why), [_(seen, n=int(outside.sum()), steps=len(steps))])
     seen = N_("at {n} of {steps} steps the losses differ; one device's always lies between the replicas' own means")
     seen = _(seen, n=int(telling.sum()), steps=len(steps))
-    return either(in_words(_where(case), why), ["own mean", "whole batch"], [seen])
+    return either(in_words(_where(case), why), ["own mean", "whole batch"], [seen, *case.facts()])
 
 
 def _own_gradients(case: Case) -> Diagnosis | None:

@@ -115,7 +115,7 @@ def _explain(
         # Made again without random draws it may read in another order than the baseline, which may have other batches.
         ours, again = followed[1].ours, followed[1].ours.run is not run
         theirs = followed[1].theirs if again or (theirs and theirs.global_batch != ours.global_batch) else theirs
-    if theirs is None and failed.reason in ("data", "examples", "steps", "divisor", "variables"):
+    if theirs is None and ours.steps and failed.reason in ("data", "examples", "steps", "divisor", "variables"):
         theirs = _on_one_device(run)
     # Each of a follower's steps starts from the run's own state: a baseline's do at step 1 alone.
     alone = followed[1].theirs if 1 in followed else None
