@@ -193,9 +193,8 @@ def without_strategy(strategy):
     def train(x, y):
         with tf.GradientTape() as tape:
             value = share("right", per_example(model, x, y), model, n)
-        optimizer.apply_gradients(
-            zip(tape.gradient(value, model.trainable_variables), model.trainable_variables, strict=True)
-        )
+        gradients = tape.gradient(value, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return value
 
     optimizer.build(model.trainable_variables)

@@ -32,9 +32,8 @@ def parts(strategy):
         with tf.GradientTape() as tape:
             each = criterion(labels, model(features, training=True))
             loss = tf.nn.compute_average_loss(each, global_batch_size=16)
-        optimizer.apply_gradients(
-            zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
-        )
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
     return data, model, optimizer, step
@@ -228,13 +227,9 @@ def wrong(strategy, mistake, in_a_graph):
                 losses = strategy.run(lambda pair: tf.cast(pair[1], tf.float32), args=(batch,))
             if mistake == "inside":
                 strategy.run(lambda loss, seen: dtk.record_step(loss, batch=seen, model=model), args=(losses, batch))
-            if mistake == "no batch":
-                dtk.record_step(losses, batch=None, model=model)
-            if mistake == "no model":
-                dtk.record_step(losses, batch=batch, model="model")
-            dtk.record_step(losses, batch=batch, model=model, step=optimizer.iterations)
-            if mistake == "twice":
-                dtk.record_step(losses, batch=batch, model=model, step=optimizer.iterations)
+            given = {"no batch": {"batch": None}, "no model": {"model": "model"}}.get(mistake, {})
+            for _ in range(2 if mistake == "twice" else 1):
+                dtk.record_step(losses, **{"batch": batch, "model": model, "step": optimizer.iterations, **given})
 
     (tf.function(run) if in_a_graph else run)()
 

@@ -65,7 +65,7 @@ def watch_gradients(replicas: int) -> None:
         return found
 
 
-_targets: Any = None  # a resource: of each replica, the sum of what gradients were taken of
+_targets: Any = None  # a resource: of each replica, the sum of what gradients were taken of, and the first
 
 
 def _add_up(target: Any, replicas: int) -> None:
@@ -75,27 +75,29 @@ def _add_up(target: Any, replicas: int) -> None:
     if not values or not tf.compat.v1.executing_eagerly_outside_functions():
         return
     if _targets is None:
-        _targets = _resource("dtk-targets", replicas, tf.float64)
+        _targets = _resource("dtk-targets", [2, replicas], tf.float64)
     with tf.device("CPU:0"):
         value = tf.one_hot(_replica(replicas), replicas, dtype=tf.float64) * tf.add_n(values)
+        first = tf.raw_ops.ReadVariableOp(resource=_targets, dtype=tf.float64)[1]
+        value = tf.stack([value, tf.where(first == 0, value, tf.zeros_like(value))])
         tf.raw_ops.AssignAddVariableOp(resource=_targets, value=value)
 
 
-def _resource(name: str, length: int, dtype: Any) -> Any:
-    """A vector of zeros that graphs add to, which is no variable and in no checkpoint."""
+def _resource(name: str, shape: list[int], dtype: Any) -> Any:
+    """Zeros that graphs add to, which are no variable and in no checkpoint."""
     with tf.init_scope(), tf.device("CPU:0"):
-        made = tf.raw_ops.VarHandleOp(dtype=dtype, shape=[length], shared_name=name)
-        tf.raw_ops.AssignVariableOp(resource=made, value=tf.zeros(length, dtype))
+        made = tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name)
+        tf.raw_ops.AssignVariableOp(resource=made, value=tf.zeros(shape, dtype))
     return made
 
 
-def targets() -> list[float]:
-    """Of each replica of this process, the sum of what gradients were taken of since the last call; [] for none."""
+def targets() -> list[list[float]]:
+    """By replica of this process, what gradients were taken of since the last call: the sum, the first; [] for none."""
     if _targets is None:
-        return []
+        return [[], []]
     found = tf.raw_ops.ReadVariableOp(resource=_targets, dtype=tf.float64)
     tf.raw_ops.AssignVariableOp(resource=_targets, value=tf.zeros_like(found))
-    return [float(value) for value in found.numpy()]
+    return list(found.numpy().tolist())
 
 
 def watch_scaling(cls: Any, name: str) -> None:
@@ -260,7 +262,7 @@ class UpdateCounter:
         self.variables: dict[str, str] = {}
         self.recorded = self.before = self.first = self.fewest = self.most = 0
         # Updates inside of recorded steps of `fit`, and outside.
-        self._made = _resource(f"dtk-updates-{len(_all)}", 2, tf.int64)
+        self._made = _resource(f"dtk-updates-{len(_all)}", [2], tf.int64)
 
     def add(self, inside: bool) -> None:
         """An update more; inside: in a step that is being recorded."""

@@ -196,13 +196,10 @@ def _connect(started: Started, peers: list[Peer]) -> None:
             watch.take_exits({peer.number: started.source.exited[peer.key] for peer in ended})
             raise error_of(watch, blame_of(watch, [], 0.0, lambda: None))
         if time.monotonic() > deadline:
-            words = _(
-                "{worker} was not ready after {seconds:g} s; the end of its log: {log}",
-                worker=late[0].name,
-                seconds=START_SECONDS,
-                log=" / ".join(started.folder.worker(late[0].number).log_end(5)),
-            )
-            raise WorkerFailed(words, worker=late[0].number, folder=started.folder)
+            what = N_("{worker} was not ready after {seconds:g} s; the end of its log: {log}")
+            log = " / ".join(started.folder.worker(late[0].number).log_end(5))
+            said = _(what, worker=late[0].name, seconds=START_SECONDS, log=log)
+            raise WorkerFailed(said, worker=late[0].number, folder=started.folder)
 
 
 def _admit(started: Started) -> None:

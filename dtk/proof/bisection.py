@@ -261,7 +261,10 @@ def _own_numbers(case: Case) -> Diagnosis | None:
     why = N_("the loss is no sum over examples: what each replica computes of its part is not what all of them give")
     if outside.any():
         seen = N_("at {n} of {steps} steps one device's loss does not lie between the replicas' own means")
-        return _of_program(case, "whole batch", _(why), [_(seen, n=int(outside.sum()), steps=len(steps))])
+        seen = _(seen, n=int(outside.sum()), steps=len(steps))
+        if (case.excess[steps] > noise).all():  # as by a positive term that each replica adds whole
+            return either(in_words(_where(case), _(why)), ["regularisation", "whole batch"], [seen, *case.facts()])
+        return _of_program(case, "whole batch", _(why), [seen])
     seen = N_("at {n} of {steps} steps the losses differ; one device's always lies between the replicas' own means")
     seen = _(seen, n=int(telling.sum()), steps=len(steps))
     return either(in_words(_where(case), why), ["own mean", "whole batch"], [seen, *case.facts()])

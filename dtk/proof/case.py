@@ -12,9 +12,9 @@ import numpy as np
 from dtk.errors import VerificationError, in_words
 from dtk.language import N_, _
 from dtk.proof.evidence import Evidence, check_loss
-from dtk.proof.following import Following, part_in_words, tolerance
+from dtk.proof.following import Following, tolerance
 from dtk.proof.mistakes import MISTAKES
-from dtk.proof.proof import Steps
+from dtk.proof.proof import Steps, part_in_words
 from dtk.records import facts
 from dtk.records.events import Loop, of_kind
 from dtk.records.tables import RunLike
@@ -195,7 +195,10 @@ def by_targets(case: Case) -> Case | None:
     """
     if case.one is None or case.failed.reason != "update" or case.failed.step is None:
         return None
-    sides = {n: each.by_call for n, each in case.followed.items() if each.steps is not None}
+    alone = case.followed[1]
+    if case.many is not None and case.many.steps is not None and case.shared_by_replicas:
+        alone = replace(alone, steps=case.one.given(case.many.steps))
+    sides = {n: each.by_call for n, each in {**case.followed, 1: alone}.items() if each.steps is not None}
     (ours, theirs), (_mine, many) = sides[1], sides.get(case.replicas, (None, None))
     one_number = case.replicas > 1 and bool(alike(ours.shares).all())  # the same examples, or a loss summed before
     if not ours.shares.any() or (one_number and many is None):
@@ -203,7 +206,7 @@ def by_targets(case: Case) -> Case | None:
     if one_number and many is not None and alike(many.shares).all():
         ours = replace(ours, shares=ours.shares / case.replicas)
     calls = [step - 1 for step in case.one.followed if step >= case.failed.step]
-    ours, theirs = _with_reading(case, calls, ours, theirs, many and many.first(theirs.steps))
+    ours, theirs = _with_reading(calls, ours, theirs, many and many.first(theirs.steps))
     try:
         check_loss(ours, theirs, tolerance(case.one, ours.steps))
         failed = case.failed
@@ -220,22 +223,19 @@ def alike(shares: np.ndarray) -> np.ndarray:
     return np.asarray(np.ptp(shares, axis=1) <= 1e-6 * np.abs(shares).max(axis=1))
 
 
-def _with_reading(case: Case, calls: list[int], ours: Evidence, theirs: Evidence, many: Any) -> list[Evidence]:
+def _with_reading(calls: list[int], ours: Evidence, theirs: Evidence, many: Any) -> list[Evidence]:
     """The sides with what they have read, where that is known of each of these calls.
 
-    many: replicas in one process. Where these make the run's updates, they have read what its workers have. Where they
-    have read that in all, numbers of examples tell; fingerprints do where these add up to one device's, as a call may
-    be given more than examples.
+    many: replicas in one process. Where they have read what the workers have, numbers of examples tell; fingerprints do
+    where these add up to one device's, as a call may be given more than examples.
     """
-    mine = many if many is not None and case.shared_by_replicas else ours
-    sums = [side.prints.sum(axis=1) for side in (mine, theirs, many or mine)]
+    sums = [side.prints.sum(axis=1) for side in (ours, theirs, many or ours)]
     finite = np.isfinite(sums[0] + sums[1])
     counted, add_up = (bool((finite & (np.abs(sums[2] - its) <= facts.SAME_DATA))[calls].all()) for its in sums[:2])
-    known = finite[:, None] & (counted or add_up)
-    both, nothing = ((ours, mine), (theirs, theirs)), 0.0 if add_up else np.nan
+    known, nothing = finite[:, None] & (counted or add_up), 0.0 if add_up else np.nan
     return [
-        replace(one, examples=np.where(known, its.examples, 0), read=np.where(known & add_up, its.prints, nothing))
-        for one, its in both
+        replace(its, examples=np.where(known, its.examples, 0), read=np.where(known & add_up, its.prints, nothing))
+        for its in (ours, theirs)
     ]
 
 

@@ -81,7 +81,8 @@ def _explain(
     failed: VerificationError, run: RunLike, baseline: RunLike | None, followed: Mapping[int, Following]
 ) -> Diagnosis:
     if failed.reason in ("not decidable", "not followed", "states"):
-        return Diagnosis("unknown", str(failed))
+        known = failed.reason == "not followed" and Case(collect(run, name_of(run)), None, failed, followed)
+        return (known and look_at_scope(known)) or Diagnosis("unknown", str(failed))
     if failed.reason == "not reproducible":
         data = facts.operations(run)
         drawn = [*data.python, *data.augments][:3]

@@ -268,11 +268,8 @@ def check_replicas_agree(ours: Evidence) -> None:
         pairs = list(zip(first.names, first.arrays, its.arrays, strict=False))
         if len(first.arrays) != len(its.arrays) or any(x.shape != y.shape for _name, x, y in pairs):
             what = N_("worker 0 and worker {worker} hold different models ({mine} and {its} arrays, or other shapes)")
-            raise VerificationError(
-                _(what, worker=worker, mine=len(first.arrays), its=len(its.arrays)),
-                reason="replicas",
-                remedy=_("build the same model on every worker"),
-            )
+            said = _(what, worker=worker, mine=len(first.arrays), its=len(its.arrays))
+            raise VerificationError(said, reason="replicas", remedy=_("build the same model on every worker"))
         apart = [n for n, x, y in pairs if not any(word in n for word in MOVING) and x.tobytes() != y.tobytes()]
         if apart := [name for name in apart if name.partition(":")[0] not in own]:
             what = N_("worker 0 and worker {worker} hold different final weights: {names}")
@@ -313,13 +310,10 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> None:
         raise _uneven(ours, k)
     values = {"whom": theirs.name, "run": ours.name, "other": f"{other[k]:.3g}", "mine": f"{mine[k]:.3g}"}
     losses = N_("{whom} {other}, {run} {mine}") if values["other"] != values["mine"] else N_("both near {mine}")
+    what = N_("{step}: from the same state, the losses differ: {losses}, relative difference {relative}")
+    apart = relative(abs(mine[k] - other[k]) / max(abs(other[k]), FLOAT32))
     raise VerificationError(
-        _(
-            "{step}: from the same state, the losses differ: {losses}, relative difference {relative}",
-            step=ours.at(k + 1),
-            losses=_(losses, **values),
-            relative=relative(abs(mine[k] - other[k]) / max(abs(other[k]), FLOAT32)),
-        ),
+        _(what, step=ours.at(k + 1), losses=_(losses, **values), relative=apart),
         step=k + 1,
         reason="loss",
         remedy=_("compare what both make of the same examples: the divisor, penalties, what each replica computes"),
@@ -329,8 +323,7 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> None:
 
 def allowed(other: np.ndarray, rtol: np.ndarray | float) -> np.ndarray:
     """How far a loss may be from another: rtol of it, and what float32 rounds numbers near 1 by."""
-    found: np.ndarray = rtol * np.abs(other) + CANCELLING
-    return found
+    return np.asarray(rtol * np.abs(other) + CANCELLING)
 
 
 def spread(examples: np.ndarray) -> str:
@@ -370,16 +363,13 @@ def _uneven(ours: Evidence, k: int) -> VerificationError:
     each = sorted(weights.items(), reverse=True)
     kinds = {event.kind for event in of_kind(ours.run.folder.worker(0).events, Loop)}
     who = _("an Estimator") if "estimator" in kinds else _("Keras fit") if "fit" in kinds else _("the loop")
+    parts = _(", ").join(_("{weight} where a replica has {n}", weight=weight, n=n) for n, weight in each)
+    what = N_(
+        "{where} has {total} examples: {spread}; {who} averages the replicas' means, so that an example counts "
+        "{parts}, and 1/{total} on one device (weighted by examples the losses agree)"
+    )
     return VerificationError(
-        _(
-            "{where} has {total} examples: {spread}; {who} averages the replicas' means, so that an example counts "
-            "{parts}, and 1/{total} on one device (weighted by examples the losses agree)",
-            where=where,
-            total=total,
-            spread=spread(counts),
-            who=who,
-            parts=_(", ").join(_("{weight} where a replica has {n}", weight=weight, n=n) for n, weight in each),
-        ),
+        _(what, where=where, total=total, spread=spread(counts), who=who, parts=parts),
         step=k + 1,
         reason="uneven batch",
         remedy=_(MISTAKES["uneven batch"].remedy),

@@ -19,15 +19,9 @@ def look_at_shards(case: Case) -> Diagnosis | None:
     apart = ~(np.abs(case.prints.sum(axis=1) - case.base_prints) <= SAME_DATA)
     if np.ptp(case.prints[apart], axis=1).max() > SAME_DATA:
         return None
-    return found(
-        "sharding off",
-        _(
-            "all {n} replicas saw the same {examples} examples at each of {steps} steps, so sharding is switched off",
-            n=case.replicas,
-            examples=case.ours.examples[: case.steps][apart][0][0],
-            steps=apart.sum(),
-        ),
-    )
+    what = N_("all {n} replicas saw the same {examples} examples at each of {steps} steps, so sharding is switched off")
+    examples = case.ours.examples[: case.steps][apart][0][0]
+    return found("sharding off", _(what, n=case.replicas, examples=examples, steps=apart.sum()))
 
 
 def look_at_counts(case: Case) -> Diagnosis | None:

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from dtk.errors import DtkError, VerificationError
-from dtk.language import N_, _, first_three, rounded
+from dtk.language import N_, _, first_three
 from dtk.launch.again import whom
 from dtk.proof.evidence import RECORDER, RTOL, Evidence, check_loss, check_named_losses, collect
 from dtk.proof.mistakes import MISTAKES
-from dtk.proof.proof import Part, Steps, judged
+from dtk.proof.proof import Steps, from_the_same_state, judged, part_in_words
 from dtk.records import facts
-from dtk.records.events import Loop
+from dtk.records.events import Loop, Traced
 from dtk.records.facts import MOVING
 from dtk.records.tables import RunLike
 from dtk.scaling.shares import global_loss, other_parts
@@ -122,14 +122,14 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
         _check_it_reads_the_same(ours, source, alone)
         drawn = [one for one in facts.operations(ours.run).draws or [] if not one.startswith("Stateless")]
         if drawn and many.failed.reason != "not followed" and list(_by_replicas(ours, source, alone, found)):
-            what = _(
-                "the steps draw by {operations}, whose numbers can't be drawn again", operations=first_three(drawn)
-            )
+            what = N_("the steps draw by {operations}, whose numbers can't be drawn again")
             remedy = _("without draws every step agrees; draw by a tf.random.Generator or tf.random.stateless_*")
-            raise _not_decidable(what, remedy)
+            raise _not_decidable(_(what, operations=first_three(drawn)), remedy)
         # Where a right program differs from one device as well, the replicas alone tell what is wrong.
         explained = on_its_own(ours) or _scaled(alone)
         raise many.failed if failed.reason != "not followed" and explained else failed
+    if alone.steps is not None and many.steps is not None:
+        found[1] = alone = replace(alone, steps=alone.steps.given(many.steps))
     yield from _by_replicas(ours, source, alone, found)
     yield _passed(ours, many)
 
@@ -274,7 +274,10 @@ def _scaled(alone: Following) -> list[str]:
     found, batches = [], _batches(alone)
     if batches[0] != batches[1] and mine.global_batch != theirs.global_batch:
         words = N_("the global batch depends on the number of replicas: {mine} examples here, {other} there")
-        found.append(_(words, mine=mine.global_batch, other=theirs.global_batch))
+        updates = 1 if alone.steps is None or not mine.of_calls else int(np.nanmax(alone.steps.by_replica("made")))
+        if updates > 1:
+            words = N_("the examples of {n} updates depend on the number of replicas: {mine} here, {other} there")
+        found.append(_(words, mine=mine.global_batch, other=theirs.global_batch, n=updates))
     if facts.other_rate(mine.run, theirs.run):
         found.append(_("the learning rate depends on the number of replicas"))
     return found
@@ -296,6 +299,10 @@ def _divides(again: Following, untold: Following, batches: Sequence[int]) -> boo
     if ours is None or theirs is None:
         return False
     sides = [global_loss(side.shares, side.examples)[: min(ours.steps, theirs.steps)] for side in (ours, theirs)]
+    if again.steps is not None and untold.steps is not None and ours.of_calls:
+        sides = from_the_same_state(again.steps, untold.steps, len(facts.events(ours.run, Traced)))
+    if not len(sides[0]):
+        return False
     if batches[0] == batches[1]:
         return bool(np.isclose(sides[0][:1], sides[1][:1], rtol=RTOL).all())
     if any(abs(side.mean()) < ONE_SIGN * np.abs(side).mean() for side in sides):
@@ -304,16 +311,12 @@ def _divides(again: Following, untold: Following, batches: Sequence[int]) -> boo
     ratio, root = mine / other if other else math.inf, math.sqrt(max(batches) / min(batches))
     if not 1 / root < ratio < root:  # a divisor that does not grow makes losses differ by the square of that
         what = N_(
-            "by the same weights the loss is {mine:.3g} with {n} examples a step, {other:.3g} with {fewer} on one "
-            "device ({ratio:.2g} times as much): what it is divided by does not grow with the batch"
+            "by the same weights {times:.3g} times as many examples as on one device have {ratio:.3g} times the loss "
+            "({mine:.3g} and {other:.3g}): what it is divided by does not grow with the batch"
         )
-        raise VerificationError(
-            _(what, mine=mine, other=other, ratio=ratio, n=batches[0], fewer=batches[1]),
-            step=1,
-            reason="divisor",
-            remedy=_(MISTAKES["local mean"].remedy),
-            numbers={"run": mine, "baseline": other},
-        )
+        said = _(what, mine=mine, other=other, ratio=ratio, times=batches[0] / batches[1])
+        remedy, numbers = _(MISTAKES["local mean"].remedy), {"run": mine, "baseline": other}
+        raise VerificationError(said, step=1, reason="divisor", remedy=remedy, numbers=numbers)
     return True
 
 
@@ -348,13 +351,9 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
     if found:
         return min(found, key=lambda error: _began(error, steps))  # of the same step the first in the list
     if steps.end == "unmatched":
+        what = N_("these variables are only in one of the two, the {run} and {whom}: {names}")
         return VerificationError(
-            _(
-                "these variables are only in one of the two, the {run} and {whom}: {names}",
-                run=ours.name,
-                whom=whom(replicas),
-                names=first_three(steps.unmatched),
-            ),
+            _(what, run=ours.name, whom=whom(replicas), names=first_three(steps.unmatched)),
             step=max(steps.followed, default=0) + 1,
             # What a restarted function has restored may be other variables than those that it made at first.
             reason="not followed" if ours.restarts else "variables",
@@ -428,12 +427,8 @@ def _data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
     agree = facts.same_examples(ours.prints, theirs.prints, ours.examples, theirs.examples)
     for k in np.flatnonzero(~agree)[:1] if agree is not None else []:
         what = N_("step {step}: other examples than {whom} reads, by their fingerprints")
-        yield VerificationError(
-            _(what, step=k + 1, whom=theirs.name),
-            step=int(k) + 1,
-            reason="data",
-            remedy=_("give both the same order (seed the shuffle), and draw in the data by TensorFlow, with a seed"),
-        )
+        remedy = _("give both the same order (seed the shuffle), and draw in the data by TensorFlow, with a seed")
+        yield VerificationError(_(what, step=k + 1, whom=theirs.name), step=int(k) + 1, reason="data", remedy=remedy)
 
 
 def _only(theirs: Evidence, ours: Evidence, steps: Steps) -> Evidence:
@@ -472,24 +467,6 @@ def _update(ours: Evidence, steps: Steps, replicas: int) -> VerificationError:
         reason="between" if steps.between else "update",
         remedy=_(remedy),
         numbers={"apart": first.apart, "level": first.level, "longer": first.longer, "along": first.along},
-    )
-
-
-def part_in_words(part: Part) -> str:
-    """How far a variable's change is from the follower's."""
-    if part.single:
-        other, mine = (f"{value:.5g}" for value in part.single)
-        if mine != other:
-            return _("{name} is {mine} here and {other} there", name=part.name, mine=mine, other=other)
-    if not np.isfinite([part.apart, part.longer]).all():
-        return _("{name} has another value", name=part.name)
-    return _(
-        "{name} by {apart} of its change ({longer:.3g} times as long, cosine {along:.3f}; rounding: {level})",
-        name=part.name,
-        apart=rounded(part.apart),
-        longer=part.longer,
-        along=part.along,
-        level=rounded(part.level),
     )
 
 

@@ -153,6 +153,7 @@ MISTAKES = {
     "regularisation": Mistake(
         N_("the global loss differs by a multiple of the penalty, at every step, or the gradients by its gradient"),
         N_("tf.nn.scale_regularization_loss(penalty) in each replica's share, or the optimizer's weight_decay"),
+        N_("each replica adds a term whole"),
     ),
     "own mean": Mistake(
         N_("one device's loss lies between the replicas' means: each divides or normalises by numbers of its part"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtk.language import N_, _, rounded
 from dtk.records import write_whole
 from dtk.worker.recorded import UNMEASURED, differs, rounding_dominates, weight_of
 
@@ -121,6 +122,15 @@ class Steps:
                 found[line["step"] - 1] = line[name]
         return found
 
+    def given(self, others: Steps) -> Steps:
+        """The same, where the run's calls were given what `others`, as many replicas in one process, have read."""
+        read = {line["unit"]: line.get("read") or () for line in others.lines if line["units"] == 1}
+        lines = []
+        for line in self.lines:
+            each = [read.get(unit + 1, ()) for unit in range(line["unit"] - line["units"], line["unit"])]
+            lines.append({**line, "given": np.sum(each, axis=0).tolist() if all(each) else ()})
+        return replace(self, lines=tuple(lines))
+
     @cached_property
     def kept(self) -> dict[str, str]:
         """What optimizers keep, such as moments: the name of each such variable, and of its weight."""
@@ -203,6 +213,32 @@ def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]], coarse:
         return True
     values = {number: variables[number][1] for number in line["numbers"]}
     return rounding_dominates(dict(zip(line["numbers"], line["ratio"], strict=True)), values, coarse)
+
+
+def from_the_same_state(one: Steps, other: Steps, optimizers: int) -> list[np.ndarray]:
+    """What gradients were taken of in the calls of two followers that began in the same state, `(calls,)` of each.
+
+    Where one makes more updates in a call than the other, only the first is of the same weights; of several optimizers
+    it says too little: none then. Both followers are one device.
+    """
+    made = [steps.by_replica("made") for steps in (one, other)]
+    calls = min(map(len, made))
+    alike = np.array_equal(made[0][:calls], made[1][:calls], equal_nan=True)
+    sides = np.array([steps.by_replica("mine" if alike else "first", 1)[:calls, 0] for steps in (one, other)])
+    return list(sides[:, np.isfinite(sides).all(axis=0) & (alike or optimizers == 1)])
+
+
+def part_in_words(part: Part) -> str:
+    """How far a variable's change is from the follower's."""
+    if part.single:
+        other, mine = (f"{value:.5g}" for value in part.single)
+        if mine != other:
+            return _("{name} is {mine} here and {other} there", name=part.name, mine=mine, other=other)
+    if not np.isfinite([part.apart, part.longer]).all():
+        return _("{name} has another value", name=part.name)
+    what = N_("{name} by {apart} of its change ({longer:.3g} times as long, cosine {along:.3f}; rounding: {level})")
+    apart, level = rounded(part.apart), rounded(part.level)
+    return _(what, name=part.name, apart=apart, longer=part.longer, along=part.along, level=level)
 
 
 # ---- the proof that is made of followers' findings

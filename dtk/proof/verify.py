@@ -196,6 +196,8 @@ def stood_still(run: RunLike) -> bool:
 
 def _line(ours: Evidence, said: Updates) -> str:
     (made, recorded), attempt = _sums(said.optimizers), ours.run.folder.attempt
+    models = ngettext("{n} model", "{n} models", said.models)
+    since = _(" since attempt {attempt} began", attempt=attempt) if ours.run.folder.earlier else ""
     line = N_("check updates: PASS ({made} of {made} updates recorded{since}, {models}{pace})")
     if recorded < made:
         line = N_("check updates: PASS ({recorded} of {made} updates recorded{since}, {left} by their states alone)")
@@ -203,16 +205,8 @@ def _line(ours: Evidence, said: Updates) -> str:
         line = N_("updates: none{since}, {models}; earlier starts are not counted")
     elif not said.optimizers:
         line = N_("check updates: PASS ({steps} steps recorded, no optimizer has counted any update, {models})")
-    return _(
-        line,
-        made=made,
-        recorded=recorded,
-        left=made - recorded,
-        models=ngettext("{n} model", "{n} models", said.models),
-        pace=_pace(said.optimizers),
-        since=_(" since attempt {attempt} began", attempt=attempt) if ours.run.folder.earlier else "",
-        steps=ours.steps,
-    )
+    numbers = {"made": made, "recorded": recorded, "left": made - recorded, "steps": ours.steps}
+    return _(line, models=models, pace=_pace(said.optimizers), since=since, **numbers)
 
 
 def _sums(optimizers: Iterable[Optimizer]) -> tuple[int, int]:

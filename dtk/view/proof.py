@@ -55,12 +55,8 @@ def difference(
         return proof(found, ax)
     runs, alone = (run, *more[::2]), (*filter(None, [baseline]), *more[1::2])
     if len(runs) != len(alone):
-        words = _(
-            "{runs} runs and {baselines} baselines; give each run, then its baseline",
-            runs=len(runs),
-            baselines=len(alone),
-        )
-        raise ValueError(words)
+        words = N_("{runs} runs and {baselines} baselines; give each run, then its baseline")
+        raise ValueError(_(words, runs=len(runs), baselines=len(alone)))
     names = canvas.names_of(labels, len(runs))
     if any(each.records.empty for each in (*runs, *alone)):
         return canvas.only_text(ax, canvas.NO_RECORDS)

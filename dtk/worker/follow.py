@@ -63,12 +63,13 @@ class Follower:
     "floor": how much storing rounds of it, "toward": how far the two go along the weight before (of an optimizer's
     variable: the weight that it belongs to), "wrong": numbers of those that differ by more, "single": [number, value
     here, value in the cluster] of each of these that is one number, "mine", "targets": what gradients were taken of,
-    by replica, here and in the cluster, "read", "given": by replica, how many examples this process has read, and the
-    cluster's calls were given, and their fingerprint, "measured": false where the step did not repeat itself, "open":
-    true where nothing tells how much of it is rounding, "split": numbers of those of which this process's replicas hold
-    different values}. The first line: {"variables": [name, values] by number}, the last: {"end": why, "recorded": units
-    there were, "made": updates, "whole": whether all were followed and nothing is missing between them, "levels",
-    "coarse", "unmatched", "damaged": the step whose state is}.
+    by replica, a mean over the updates, here and in the cluster, "first": the first of these here, "made": updates,
+    "read", "given": by replica, how many examples this process has read, and the cluster's calls were given, and their
+    fingerprint, "measured": false where the step did not repeat itself, "open": true where nothing tells how much of it
+    is rounding, "split": numbers of those of which this process's replicas hold different values}. The first line:
+    {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "made": updates,
+    "whole": whether all were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged":
+    the step whose state is}.
     """
 
     def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
@@ -82,6 +83,7 @@ class Follower:
         self._repeated = 0
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
         self._beside: dict[int, tuple[Any, list[Any]]] = {}  # a function, and the data that it reads by itself
+        self._used: list[Feed] = []  # by the call that is under way
         self._folds = Folds()
         self._taken: State = {}  # what was taken over after the unit before
         self._file = os.open(place.folder.path / "follow.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -154,7 +156,8 @@ class Follower:
                 self._began = (first, made.before)
             return
         begun, there = self.recorded.before(first), self.recorded.after(last)
-        mine, theirs = updates.targets(), self.recorded.total("taken", first, last)
+        made_here = self.watched.position[0] - self.recorded.units[first].began[0]
+        (mine, first_of_all), theirs = updates.targets(), self.recorded.total("taken", first, last)
         matched = self._matched(made, first, last)
         line = self._compare(made.before, made.after, begun, there, matched)
         with self.recorded.ahead():
@@ -167,13 +170,15 @@ class Follower:
                     self.watched.position = self.recorded.units[last].ended
                     break
         if line["wrong"]:
-            self._measure(line, made, begun, matched, self.watched.position[0] - self.recorded.units[first].began[0])
+            self._measure(line, made, begun, matched, made_here)
         self._followed += 1 + last - first
         facts: dict[str, Any] = {"unit": last + 1, "units": 1 + last - first, "step": self.recorded.units[first].step}
         if theirs and made.call is not None:
             asked = line["wrong"] or self._left >= 0 or self.place.replicas > 1
-            read = rows(self._all_feeds(), made.args, made.kwargs) if asked else []
-            facts |= {"targets": theirs, "mine": mine, "read": read, "given": self.recorded.total("read", first, last)}
+            read = rows(self._used, made.args, made.kwargs) if asked else []
+            mine, theirs = ([value / max(1, made_here) for value in each] for each in (mine, theirs))
+            facts |= {"targets": theirs, "mine": mine, "first": first_of_all, "made": made_here, "read": read}
+            facts |= {"given": self.recorded.total("read", first, last)}
         self._write_line(line, self._weights(matched, begun) if line["wrong"] else {}, **facts, kind="update")
         self._take_over(matched, there, made.after)
         if line.get("measured", True):  # of the others later steps decide
@@ -217,15 +222,17 @@ class Follower:
             for feed, put in found:
                 if feed is not None:
                     put(feed.handed)
-        for feed in self._beside[id(subject)][1]:
+        self._used = [*self._beside[id(subject)][1]]
+        handed = tuple(map(self._handed, args)), {name: self._handed(value) for name, value in kwargs.items()}
+        for feed in self._used:
             feed.begins()
-        return tuple(map(self._handed, args)), {name: self._handed(value) for name, value in kwargs.items()}
+        return handed
 
     def _handed(self, value: Any) -> Any:
         feed = self._feed(value)
         if feed is None:
             return value
-        feed.begins()
+        self._used += [feed] * (feed not in self._used)
         return feed.handed
 
     def _feed(self, value: Any) -> Feed | None:
@@ -359,7 +366,7 @@ class Follower:
 
         counted: how many updates the unit has made.
         """
-        feeds = self._all_feeds()
+        feeds = self._used
         if self._repeated >= MEASURED + self._followed / 10 or not made.repeatable(feeds):
             line["wrong"] = [number for number in line["wrong"] if line["ratio"][number] > UNMEASURED]
             line["measured"] = False

@@ -172,7 +172,7 @@ class Recorder:
         size, ended = 0, self.watched.position
         facts: dict[str, Any] = {}
         if not progress(self.place).steps:  # recorded ones have losses and examples of their own
-            facts = {"taken": updates.targets(), "read": rows([], *given) if before and self.units <= READ else []}
+            facts = {"taken": updates.targets()[0], "read": rows([], *given) if before and self.units <= READ else []}
         if before is not None and after is not None:
             size = self._write(before, after, began=began, ended=ended, step=self._step(began), **facts)
         self.held = after
