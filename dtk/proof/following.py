@@ -292,32 +292,35 @@ def _batches(alone: Following) -> list[int]:
 def _divides(again: Following, untold: Following, batches: Sequence[int]) -> bool:
     """Whether one device that is told of N replicas has the loss that it has by itself, though the batches differ.
 
-    From the same weights, the means of all steps that both made; False where these tell nothing. Raises where the loss
-    does not grow with the batch.
+    From the same weights, the means of all steps that both made; False where these tell nothing, or where of a call's
+    updates the first and all of them tell otherwise. Raises where the loss does not grow with the batch.
     """
     ours, theirs = again.sides[1], untold.sides[1]
     if ours is None or theirs is None:
         return False
-    sides = [global_loss(side.shares, side.examples)[: min(ours.steps, theirs.steps)] for side in (ours, theirs)]
+    steps = min(ours.steps, theirs.steps)
+    pairs = [np.array([global_loss(side.shares, side.examples)[:steps] for side in (ours, theirs)])]
     if again.steps is not None and untold.steps is not None and ours.of_calls:
-        sides = from_the_same_state(again.steps, untold.steps, len(facts.events(ours.run, Traced)))
-    if not len(sides[0]):
+        pairs = from_the_same_state(again.steps, untold.steps, len(facts.events(ours.run, Traced)))
+    if not pairs or not pairs[0].size:
         return False
     if batches[0] == batches[1]:
-        return bool(np.isclose(sides[0][:1], sides[1][:1], rtol=RTOL).all())
-    if any(abs(side.mean()) < ONE_SIGN * np.abs(side).mean() for side in sides):
+        return bool(np.isclose(pairs[-1][0, :1], pairs[-1][1, :1], rtol=RTOL).all())
+    if any(abs(side.mean()) < ONE_SIGN * np.abs(side).mean() for pair in pairs for side in pair):
         return False
-    mine, other = (float(side.mean()) for side in sides)
-    ratio, root = mine / other if other else math.inf, math.sqrt(max(batches) / min(batches))
-    if not 1 / root < ratio < root:  # a divisor that does not grow makes losses differ by the square of that
+    means, root = [pair.mean(axis=1).tolist() for pair in pairs], math.sqrt(max(batches) / min(batches))
+    # A divisor that does not grow makes losses differ by the square of that.
+    beyond = [not 1 / root < (mine / other if other else math.inf) < root for mine, other in means]
+    if all(beyond):
+        mine, other = means[0]
         what = N_(
             "by the same weights {times:.3g} times as many examples as on one device have {ratio:.3g} times the loss "
             "({mine:.3g} and {other:.3g}): what it is divided by does not grow with the batch"
         )
-        said = _(what, mine=mine, other=other, ratio=ratio, times=batches[0] / batches[1])
+        said = _(what, mine=mine, other=other, ratio=mine / (other or math.inf), times=batches[0] / batches[1])
         remedy, numbers = _(MISTAKES["local mean"].remedy), {"run": mine, "baseline": other}
         raise VerificationError(said, step=1, reason="divisor", remedy=remedy, numbers=numbers)
-    return True
+    return not any(beyond)
 
 
 def on_its_own(ours: Evidence) -> dict[str, str]:

@@ -216,16 +216,18 @@ def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]], coarse:
 
 
 def from_the_same_state(one: Steps, other: Steps, optimizers: int) -> list[np.ndarray]:
-    """What gradients were taken of in the calls of two followers that began in the same state, `(calls,)` of each.
+    """What gradients were taken of in the calls of two followers that began in the same state, each `(2, calls)`.
 
-    Where one makes more updates in a call than the other, only the first is of the same weights; of several optimizers
-    it says too little: none then. Both followers are one device.
+    The means over a call's updates; of several also the first, which alone is of the same weights. Of two optimizers it
+    says too little: then nothing, if one follower makes more updates. Both are one device.
     """
     made = [steps.by_replica("made") for steps in (one, other)]
     calls = min(map(len, made))
+    pairs = [np.array([s.by_replica(name, 1)[:calls, 0] for s in (one, other)]) for name in ("mine", "first")]
+    pairs = [pair[:, np.isfinite(pair).all(axis=0)] for pair in pairs]
     alike = np.array_equal(made[0][:calls], made[1][:calls], equal_nan=True)
-    sides = np.array([steps.by_replica("mine" if alike else "first", 1)[:calls, 0] for steps in (one, other)])
-    return list(sides[:, np.isfinite(sides).all(axis=0) & (alike or optimizers == 1)])
+    several = optimizers == 1 and max(np.nan_to_num(each).max(initial=0) for each in made) > 1
+    return pairs if several else pairs[:1] if alike else []
 
 
 def part_in_words(part: Part) -> str:

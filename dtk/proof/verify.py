@@ -125,12 +125,9 @@ def name_of(run: RunLike) -> str:
 def _header(ours: Evidence) -> Iterator[str]:
     run, workers = ours.run, ours.run.folder.workers
     known = f"mode={run.mode} workers={workers} replicas={ours.replicas}"
-    if not ours.steps:
-        yield known
-        return
-    yield f"{known} global_batch={ours.global_batch} steps={ours.steps}"
+    yield f"{known} global_batch={ours.global_batch} steps={ours.steps}" if ours.steps else known
     words = (N_("worker {worker} (chief): {steps} steps, exit 0"), N_("worker {worker}: {steps} steps, exit 0"))
-    for worker in range(workers):
+    for worker in range(workers if ours.steps else 0):
         # `collect` found each worker's "finished" event, which a worker writes only when its exit code is 0.
         yield _(words[worker > 0], worker=worker, steps=ours.steps)
 

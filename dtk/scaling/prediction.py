@@ -156,20 +156,14 @@ class Fit:
         return Link(_(name), self.latency, self.bandwidth)
 
     def __str__(self) -> str:
-        low, high = (each * 1e6 for each in self.latency_interval)
-        slow, fast = (each / 1e9 for each in self.bandwidth_interval)
-        return _(
+        what = N_(
             "{algorithm}: latency {latency} µs (95 % interval {low} to {high}), bandwidth {bandwidth} GB/s ({slow} to "
-            "{fast}), {rows} measurements",
-            algorithm=self.algorithm,
-            latency=three(self.latency * 1e6),
-            low=three(low),
-            high=three(high),
-            bandwidth=three(self.bandwidth / 1e9),
-            slow=three(slow),
-            fast=three(fast),
-            rows=self.rows,
+            "{fast}), {rows} measurements"
         )
+        latency, low, high = (three(each * 1e6) for each in (self.latency, *self.latency_interval))
+        bandwidth, slow, fast = (three(each / 1e9) for each in (self.bandwidth, *self.bandwidth_interval))
+        numbers = {"latency": latency, "low": low, "high": high, "bandwidth": bandwidth, "slow": slow, "fast": fast}
+        return _(what, algorithm=self.algorithm, rows=self.rows, **numbers)
 
 
 def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
