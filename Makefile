@@ -62,8 +62,8 @@ demo: $(READY)  ## train on two workers and on one device, prove that they agree
 	$(BIN)/python -m dtk demo --out out
 
 # In a container: make lab LAB_OPTIONS="--allow-root --ip=0.0.0.0"
-lab: $(READY)  ## open the lessons in JupyterLab
-	$(BIN)/jupyter lab --notebook-dir=notebooks $(LAB_OPTIONS) notebooks/00_start_here.ipynb
+lab: $(READY)  ## copy the lessons, without outputs, into my_lessons, and open them in JupyterLab
+	$(BIN)/python -m dtk lab my_lessons -- $(LAB_OPTIONS)
 
 test: $(READY)  ## run the tests and the lessons, without slow tests, labs and appendices
 	$(BIN)/python -m pytest $(THREE) $(call report,$(VENV)) --nbval tests dtk notebooks/[0-9]*.ipynb notebooks/zh/00*.ipynb

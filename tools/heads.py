@@ -1,7 +1,8 @@
 """What every lesson begins with: an "Open in Colab" badge under its title, and one set-up cell before all others.
 
-Both name the repository, which `[project.urls]` in pyproject.toml says, at the tag of `dtk.__version__`, and the cell
-the wheel of that release, called as `[project]` says: change it there, then `python tools/notebooks.py --heads
+Both name the repository, which `[project.urls]` in pyproject.toml says. The badge opens the lesson without outputs, at
+the tag that .github/workflows/release.yml makes for `dtk.__version__`; the cell installs the wheel of that release,
+called as `[project]` says: change it there, then `python tools/notebooks.py --heads
 notebooks/*.ipynb notebooks/*/*.ipynb` rewrites all lessons without running them. The wheel is the GitHub release's, and
 not PyPI's: a name there is anybody's until it is taken, and the badge trusts the repository already.
 """
@@ -59,7 +60,7 @@ def place_of(path: Path) -> str:
 def badge(name: str) -> str:
     """The Markdown of a lesson's badge; name: the notebook's place in notebooks/. It takes a repository on GitHub."""
     project = repository().removeprefix("https://github.com/")
-    address = f"https://colab.research.google.com/github/{project}/blob/v{_version()}/notebooks/{name}"
+    address = f"https://colab.research.google.com/github/{project}/blob/colab-v{_version()}/notebooks/{name}"
     return f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({address})"
 
 

@@ -54,7 +54,7 @@ def brought(language: str = ENGLISH) -> Path:
 
 
 def bring(to: Path, language: str = ENGLISH, overwrite: bool = False) -> Path:
-    """Copies the lessons into a folder: English ones to `to`, others to `to`/zh, or `to` of that name.
+    """Copies the lessons without outputs: English ones to the folder `to`, others to `to`/zh, or `to` of that name.
 
     In a folder of that name, figures and checks are in that language (dtk/language.py). Returns the folder.
     """
@@ -64,8 +64,17 @@ def bring(to: Path, language: str = ENGLISH, overwrite: bool = False) -> Path:
         raise DtkError(words, remedy=_("name another folder"))
     files = sorted([*mine.glob("*.ipynb"), *mine.glob("*.md")])
     # Links hold without a clone.
-    copy({file.name: _with_addresses(file.read_bytes().decode()) for file in files}, folder, overwrite)
+    copy({file.name: _with_addresses(_blank(file)) for file in files}, folder, overwrite)
     return folder
+
+
+def _blank(file: Path) -> str:
+    """The text of a file; of a notebook without outputs, so that a prediction comes before its answer."""
+    text = file.read_bytes().decode()
+    notebook: dict[str, Any] = json.loads(text) if file.suffix == ".ipynb" else {}
+    for cell in notebook.get("cells", ()):
+        cell |= _EMPTY if cell["cell_type"] == "code" else {}
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n" if notebook else text
 
 
 def copy(files: Mapping[str, str], folder: Path, overwrite: bool = False) -> None:
@@ -115,6 +124,7 @@ def _in(folder: Path, language: str) -> Path:
 
 
 Cell = dict[str, Any]
+_EMPTY: Cell = {"execution_count": None, "outputs": []}  # what a code cell has before it was run
 _DETAILS = re.compile(r"<details>\n(?:(?!</details>).)*?<!-- ### BEGIN SOLUTION -->.*?</details>\n*", flags=re.DOTALL)
 _SOLUTION = re.compile(
     r"<!-- ### BEGIN SOLUTION -->\n```python\n(.*?)\n```\n<!-- ### END SOLUTION -->", flags=re.DOTALL
@@ -308,8 +318,7 @@ def _for_class(cell: Cell, settings: list[str]) -> Cell:
     if cell["id"] == "setup":
         source = "\n".join([source, "", *settings])
     kept: Cell = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": metadata}
-    if cell["cell_type"] == "code":
-        kept |= {"execution_count": None, "outputs": []}
+    kept |= _EMPTY if cell["cell_type"] == "code" else {}
     return {**kept, "source": source.splitlines(keepends=True)}
 
 

@@ -190,13 +190,11 @@ def _throughput_words(curve: pandas.DataFrame) -> tuple[str, str]:
         curve=_name(curve),
     )
     if np.isfinite(last.ceiling) and last.workers > 1:
-        words = _(
+        words = N_(
             "Ideal would be {ideal}, and these cores reach {ceiling:.2f} without communication. Below a point: what "
-            "most of its distance from ideal is due to.",
-            ideal=last.workers,
-            ceiling=last.ceiling / last.baseline,
+            "most of its distance from ideal is due to."
         )
-        caption = f"{words} {caption}"
+        caption = f"{_(words, ideal=last.workers, ceiling=last.ceiling / last.baseline)} {caption}"
     return title, caption
 
 

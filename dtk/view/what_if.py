@@ -147,15 +147,9 @@ def _worth(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
 
 def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> tuple[str, str]:
     total = sum(job.buckets) / 1e6
-    setting = _(
-        _SETTING,
-        batch=_("{batch} examples a replica", batch=f"{job.batch:g}"),
-        size=three(total),
-        link=cluster.link,
-        algorithm=_(_ALGORITHMS[cluster.algorithm]),
-        overlap=100 * job.overlap,
-        spread=100 * job.spread,
-    )
+    batch = _("{batch} examples a replica", batch=f"{job.batch:g}")
+    numbers = {"size": three(total), "overlap": 100 * job.overlap, "spread": 100 * job.spread}
+    setting = _(_SETTING, batch=batch, link=cluster.link, algorithm=_(_ALGORITHMS[cluster.algorithm]), **numbers)
     caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), _(_COLOUR)]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
