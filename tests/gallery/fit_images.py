@@ -172,7 +172,7 @@ def _vision_transformer(strategy: Any, slip: str | None, sparse: bool) -> Any:
 VIT = "keras-io examples/vision/image_classification_with_vision_transformer.py, without Dropout"
 
 
-@program(kind="attention", source=VIT, right="sparse gradient", reason="loss")
+@program(kind="attention", source=VIT, right="sparse gradient", reason="update")
 def vision_transformer(strategy: Any, slip: str | None = None) -> Any:
     """The positions' Embedding has a sparse gradient: a row a position, which replicas lay side by side unadded.
 

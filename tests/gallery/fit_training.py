@@ -190,7 +190,7 @@ def _clipped(strategy: Any, slip: str | None, **clip: float) -> Any:
 CHARACTERS = "TensorFlow tutorial, text/text_generation"
 
 
-@program(kind="recurrent", source=f"{CHARACTERS}, with global_clipnorm", right="clipping", reason="loss")
+@program(kind="recurrent", source=f"{CHARACTERS}, with global_clipnorm", right="clipping", reason="update")
 def clipped_characters(strategy: Any, slip: str | None = None) -> Any:
     """Keras 3 clips each replica's gradient before the sum: what one device clips once, replicas clip apart."""
     return _clipped(strategy, slip, global_clipnorm=0.05)
