@@ -33,7 +33,7 @@ REDUCTION = (
 )
 MEETS = (
     "the workers met in different collectives: {}; all workers must make the same collectives in the same order, of "
-    "the same shapes, and equally many steps (evaluate and predict, too)"
+    "the same shapes, and the same number of steps (evaluate and predict, too)"
 )
 
 

@@ -47,8 +47,7 @@ def test_all_lessons_with_links_that_hold_without_a_clone(tmp_path, spoken):
     to_docs = f"]({dtk.errors.REPOSITORY}/blob/v{dtk.__version__}/docs/"
     assert sum(text.count(to_docs) for text in texts.values()) >= 9
     cells = [cell for name in there for cell in json.loads(texts[name])["cells"]]
-    assert len(cells) > 500
-    assert not any(cell.get("outputs") for cell in cells)
+    assert [cell for cell in cells if cell.get("outputs")] == [] != cells
 
 
 def test_another_language_has_a_folder_that_has_figures_speak_it(tmp_path, monkeypatch):

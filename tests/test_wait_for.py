@@ -50,7 +50,7 @@ def inside(ax):
 
 def test_an_arrow_leads_to_the_worker_that_ended(tmp_path):
     ax = dtk.plot.wait_for(error_of(tmp_path, waits(0), ended(1)))
-    assert title(ax) == "Worker 1 ended after step 12, worker 0 waits in step 13: give all workers equally many steps"
+    assert title(ax) == "Worker 1 ended after step 12, worker 0 waits in step 13: give all workers the same steps"
     (arrow,) = by_gid(ax, "waits")
     (source,) = by_gid(ax, "source")
     (start, _), (end, _) = arrow._posA_posB

@@ -30,12 +30,12 @@ def stalled(*states):
 
 def test_a_worker_that_ended_early():
     states = waits(0, step=12), state(1, "finished", step=12)
-    words = "worker 1 ended after step 12, worker 0 waits in step 13: give all workers equally many steps"
+    words = "worker 1 ended after step 12, worker 0 waits in step 13: give all workers the same steps"
     assert stalled(*states) == ("uneven", [(0, 1)], words)
 
 
 def test_a_worker_that_ended_early_without_records():
-    words = "worker 1 ended, worker 0 waits at line 17 in train: give all workers equally many steps"
+    words = "worker 1 ended, worker 0 waits at line 17 in train: give all workers the same steps"
     assert stalled(waits(0), state(1, "finished"))[2] == words
 
 

@@ -62,7 +62,7 @@ def uneven_loop(strategy):
 
 def test_a_worker_with_fewer_steps():
     error = stalled(uneven_loop, 60)
-    assert str(error) == "worker 1 ended after step 3, worker 0 waits in step 4: give all workers equally many steps"
+    assert str(error) == "worker 1 ended after step 3, worker 0 waits in step 4: give all workers the same steps"
     assert (error.reason, error.waits) == ("uneven", {0: [1]})
     assert "in recorded" in error.detail
     assert "multiprocessing" not in error.detail, "the frames that started the worker are dtk's own business"
@@ -78,7 +78,7 @@ def test_fits_of_different_length_meet_in_different_collectives():
     with pytest.raises(dtk.WorkerFailed) as caught:
         dtk.run(uneven_fit)
     words = "fit was to do 12 steps an epoch on worker 0 and 8 steps an epoch on worker 1, so that the workers met in "
-    assert str(caught.value) == words + "different collectives after step 8: give all workers equally many steps"
+    assert str(caught.value) == words + "different collectives after step 8: give all workers the same steps"
 
 
 def evaluate_alone(strategy):

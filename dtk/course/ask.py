@@ -30,8 +30,8 @@ def ask(
         ...
         speed.came_out(1.16)    # you said 2 times; this run: 1.16 times (off by a factor of 1.7)
 
-    In a notebook it is a widget; elsewhere text, to be answered by `answer=`. Without an answer everything goes on. The
-    first answer counts: `dtk.answers(forget=name)` removes it.
+    In a notebook it is a widget; elsewhere text, to be answered by `answer=`. Without an answer everything goes on. It
+    can be changed until your run has shown what comes out; `dtk.answers(forget=name)` removes it.
 
     Args:
         name: the question's own, "LESSON.WORD".
@@ -83,10 +83,14 @@ class Prediction:
     def given(self) -> float | None:
         """The answer: an option's number, counted from 1, or the number itself; None before one is kept."""
         entries = kept().get(self.name, {}).get("predicted")
-        return entries[0]["value"] if entries else None
+        return entries[-1]["value"] if entries else None
+
+    @property
+    def is_settled(self) -> bool:  # it is known what came out, so the answer stays as it is
+        return "came out" in kept().get(self.name, {})
 
     def keep(self, answer: float) -> None:
-        """Keeps this answer, unless there is one already.
+        """Keeps this answer, unless it is known what came out.
 
         Raises:
             DtkError: the answer is none of the options, or out of bounds.
@@ -96,7 +100,7 @@ class Prediction:
         if isinstance(answer, bool) or not isinstance(answer, int | float) or not (least <= answer <= most and whole):
             what = N_("answer={answer!r}: it takes a number from {least:g} to {most:g}, a whole one for an option")
             raise DtkError(_(what, answer=answer, least=least, most=most))
-        if self.given is None:
+        if answer != self.given and not self.is_settled:
             keep("predicted", self.name, value=answer, question=self.question, **self._words(answer))
 
     def came_out(self, value: float) -> None:
@@ -109,7 +113,7 @@ class Prediction:
         said, true = self.given, value
         if self._values:
             true = min(range(len(self._values)), key=lambda at: abs(self._values[at] - value)) + 1
-        keep("came out", self.name, value=value, **self._words(true))
+        keep("came out", self.name, value=value, question=self.question, **self._words(true))
         here = self._shown(true)
         if said is None:
             print(_("{name}: no prediction; this run: {here}", name=self.name, here=here))
@@ -157,7 +161,7 @@ class Prediction:
         display(beside(self._box(), repr(self)) if as_widgets else {"text/plain": repr(self)}, raw=True)
 
     def _box(self) -> Any:
-        """The question with its choices, or an empty field for a number: the first answer is kept at once."""
+        """The question with its choices, or an empty field for a number: an answer is kept at once."""
         import ipywidgets
 
         words = ipywidgets.HTML(f"{STYLE}<b>{html.escape(self._head())}</b>")
@@ -172,7 +176,7 @@ class Prediction:
         def show() -> None:
             said = self.given
             if said is not None:
-                control.disabled, control.value = True, int(said) if self.options else f"{said:g}"
+                control.disabled, control.value = self.is_settled, int(said) if self.options else f"{said:g}"
                 line.value = html.escape(_("you said {answer}", answer=self._shown(said)))
 
         def on_value(change: Any) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtk.environment import live_mode
 from dtk.errors import DtkError
-from dtk.language import _
+from dtk.language import N_, _
 
 if TYPE_CHECKING:
     import pandas
@@ -88,8 +88,8 @@ def answers(forget: str | None = None) -> pandas.DataFrame:
             predict again.
 
     Returns:
-        A table with a row a question or exercise, by name. question: "" where it was not answered. predicted and
-        came_out: in words. checked: "PASS" where the last try was right, the hint where it was not, "" where nothing
+        A table with a row a question or exercise, by name. question: "" of an exercise. predicted and came_out: in
+        words. checked: "PASS" where the last try was right, the hint where it was not, "" where nothing
         was tried. tries: how many, up to the first that was right.
     """
     import pandas
@@ -102,8 +102,11 @@ def answers(forget: str | None = None) -> pandas.DataFrame:
 
 
 def _row(entries: dict[str, list[dict[str, Any]]]) -> list[Any]:
-    asked = _(entries.get("predicted", [{"question": ""}])[0]["question"])
-    said = [asked, *(shown(entries[kind][-1]) if kind in entries else "" for kind in ("predicted", "came out"))]
+    asked = [_(entry.get("question", "")) for kind in ("predicted", "came out") for entry in entries.get(kind, ())]
+    said = [
+        *(asked or [""])[:1],
+        *(shown(entries[kind][-1]) if kind in entries else "" for kind in ("predicted", "came out")),
+    ]
     tried = [entry["hint"] for entry in entries.get("checked", ())]
     if not tried:
         return [*said, "", 0]
@@ -147,14 +150,10 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
         mark = "\N{CHECK MARK}" if words == "PASS" else "\N{BALLOT X}" if tries else ""
         checked.append((f"{mark} {name}", words, tries))
     pictures = drawn()
-    summary = _(
-        "predictions: {predictions}, checks passed: {passed} of {checks}, figures: {figures}",
-        predictions=int((predicted.predicted != "").sum()),
-        passed=int((said.checked == "PASS").sum()),
-        checks=len(checked),
-        figures=len(pictures),
-    )
-    questions = predicted[["question", "predicted", "came_out"]]
+    made, passed = int((predicted.predicted != "").sum()), int((said.checked == "PASS").sum())
+    what = N_("predictions: {predictions}, checks passed: {passed} of {checks}, figures: {figures}")
+    summary = _(what, predictions=made, passed=passed, checks=len(checked), figures=len(pictures))
+    questions = predicted[["question", "predicted", "came_out"]].replace({"predicted": {"": _("no prediction")}})
     parts = [
         table(_("Predictions"), ("", _("question"), _("you said"), _("your own run")), list(questions.itertuples())),
         table(_("Checks"), ("", _("last try"), _("tries")), checked),

@@ -201,8 +201,9 @@ def headline(ax: Axes, title: str, caption: str, **values: Any) -> None:
     inches = ax.get_window_extent().width / ax.figure.dpi
     lines = wrapped(tidy(caption), max(30, int(inches * 17)))
     pad = 6 + 1.35 * _CAPTION_POINTS * len(lines)
-    # A worker's number stays on the line of the word.
-    whole = re.sub(r"\b(workers?|replica|step|line) (?=\d)", "\\1\N{NO-BREAK SPACE}", title)
+    # A worker's number, or that of workers, stays on the line of the word.
+    numbered = r"\b(workers?|replica|step|line) (?=\d)|(?<=\d) (?=workers?\b)"
+    whole = re.sub(numbered, lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), title)
     rows = "\n".join(wrapped(tidy(whole), max(30, int(inches * 12)))).replace("\N{NO-BREAK SPACE}", " ")
     ax.set_title(rows, loc="left", pad=pad, fontsize=11)
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "annotation_clip": False}

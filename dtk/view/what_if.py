@@ -141,7 +141,8 @@ def _worth(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
         at = table.workers[row] * critical / table.global_batch[row]
         ax.axvline(at, color=ink(ax), lw=1.2, ls=(0, (2, 2)))
         words = _("critical batch, {size}", size=three(critical))
-        note(ax, words, (at, 0), (-4, 4), ha="right", va="bottom", fontsize=8.5)
+        ground = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 0.5}
+        note(ax, words, (at, 0), (-4, 4), ha="right", va="bottom", fontsize=8.5, bbox=ground)
     ax.set(ylim=(0, 106), yticks=range(0, 101, 50), ylabel=_("worth of an\nexample, %"))
 
 

@@ -24,7 +24,7 @@ _TYPES = {"1": "float32", "2": "float64", "3": "int32", "9": "int64", "10": "boo
 
 # What to do about it, to be translated where it is shown.
 SAME_ORDER = N_(
-    "all workers must make the same collectives in the same order, of the same shapes, and equally many steps "
+    "all workers must make the same collectives in the same order, of the same shapes, and the same number of steps "
     "(evaluate and predict, too)"
 )
 

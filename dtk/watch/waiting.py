@@ -230,7 +230,7 @@ _ARE = {
     "starting": N_("starting"),
     "busy": N_("busy elsewhere"),
 }
-_EQUALLY = N_("{words}: give all workers equally many steps")
+_EQUALLY = N_("{words}: give all workers the same steps")
 
 
 def _why(states: Sequence[State], waiting: list[State], awaited: list[State]) -> tuple[str, str]:

@@ -192,7 +192,7 @@ def characters(strategy, slip, clip, **of_optimizer):
     kind="loop",
     source="TensorFlow tutorial text/text_generation, custom training, the optimizer with global_clipnorm",
     right="clipping",
-    reason="loss",
+    reason="update",
 )
 def characters_clipped_by_the_optimizer(strategy, slip=None):
     """Wrong: Keras 3's optimizers clip before the gradients are added up, so each replica clips its own part."""

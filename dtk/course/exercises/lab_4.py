@@ -122,4 +122,4 @@ _CROSSOVER = Exercise(
     hint="write both times as messages * latency + bytes / bandwidth, set them equal, and solve for the size",
 )
 
-EXERCISES = [_PARTNER, _DOUBLING, _HALVING, _CROSSOVER]
+EXERCISES = [_PARTNER, _DOUBLING, _CROSSOVER, _HALVING]

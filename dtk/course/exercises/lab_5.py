@@ -150,4 +150,4 @@ def _why_slow(times: float, steps: float) -> str:
 
 _CHOICE = Trial("lab5.choice", _hint_for, of_function=False)
 
-EXERCISES = [_WARM_UP, _REACHED, _EXPECTED, _CHOICE]
+EXERCISES = [_REACHED, _WARM_UP, _EXPECTED, _CHOICE]

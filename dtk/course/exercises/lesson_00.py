@@ -91,4 +91,4 @@ APART = Exercise(
     hint='both by step first: run.records.groupby("step").loss.sum(), and the same of the baseline',
     close=1e-4,
 )
-EXERCISES = [SHARE, WHOLE, EXAMPLES, APART]
+EXERCISES = [SHARE, APART, WHOLE, EXAMPLES]

@@ -94,4 +94,4 @@ BYTES = Exercise(
     # (workers, bytes of the gradient), which the workers divide evenly
     drawn=lambda draw: [(n, 8 * n * draw.randint(10, 1000)) for n in (2, 4, 3, 5, 8, 100)],
 )
-EXERCISES = [ALL_GATHER, CHUNK, MESSAGES, BYTES]
+EXERCISES = [ALL_GATHER, CHUNK, BYTES, MESSAGES]

@@ -82,6 +82,17 @@ EXERCISES = [
     ),
     Trial("05.penalty", _penalty_hint, stub=N_("write the function first")),
     Exercise(
+        "05.numbers",
+        given="run",
+        right="sum(weight.size for weight in run.weights)",
+        wrong={
+            "len(run.weights)": "",
+            "4 * sum(weight.size for weight in run.weights)": "that counts bytes; count numbers",
+            "max(weight.size for weight in run.weights)": "that is the largest array alone",
+        },
+        hint="how many arrays are in run.weights, and how many numbers are in one of them? See `.size`",
+    ),
+    Exercise(
         "05.counter",
         given="step, steps_an_epoch",
         right="(step - 1) // steps_an_epoch + 1",
@@ -93,16 +104,5 @@ EXERCISES = [
         # (step, steps in an epoch), both counted from 1: first, last and middle steps of epochs
         plain=[(1, 12), (12, 12), (13, 12), (24, 12), (30, 12), (10, 10)],
         drawn=lambda draw: [(draw.randint(50, 90), 7), (5, 1)],
-    ),
-    Exercise(
-        "05.numbers",
-        given="run",
-        right="sum(weight.size for weight in run.weights)",
-        wrong={
-            "len(run.weights)": "",
-            "4 * sum(weight.size for weight in run.weights)": "that counts bytes; count numbers",
-            "max(weight.size for weight in run.weights)": "that is the largest array alone",
-        },
-        hint="how many arrays are in run.weights, and how many numbers are in one of them? See `.size`",
     ),
 ]

@@ -97,20 +97,18 @@ _SHARES = N_("the share of a worker is given; what do the shares add up to?")
 
 EXERCISES = [
     Exercise(
-        "07.computed",
-        given="steps, every, dies",
-        right="dies - 1 + steps - (dies - 1) // every * every",
+        "07.place",
+        given="updates, steps",
+        right="(updates // steps + 1, updates % steps)",
         wrong={
-            "steps": Hints.LOST_STEPS,
-            "dies - 1 + steps": Hints.FROM_STEP_1,
-            "steps - (dies - 1) // every * every": "",
+            "(updates // steps, updates % steps)": "",
+            "(updates // steps + 1, 0)": "this begins the epoch anew, and trains its first batches twice",
+            "(updates // steps + 1, updates % steps + 1)": "so one batch is left out that the weights have not seen",
         },
-        # (steps in all, steps between two saves, the step before which a worker dies)
-        plain=[(40, 10, 26), (40, 10, 5), (40, 10, 21), (40, 10, 20)],
-        drawn=lambda draw: [
-            (steps, every, draw.randint(2, steps)) for steps, every in ((60, 7), (100, 25), (90, 13), (500, 100))
-        ],
-        hint="how many steps does the first attempt compute, and after which step does the second one begin?",
+        # (updates that the checkpoint has seen, steps an epoch)
+        plain=[(15, 11), (22, 11), (0, 11), (20, 11)],
+        drawn=lambda draw: [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)],
+        hint="after as many updates as an epoch has steps, epoch 2 begins with its first batch",
     ),
     Trial("07.rest", _hint_for_rest),
     Exercise(
@@ -129,18 +127,20 @@ EXERCISES = [
         hint="begin with worker 0, and go to the one that it waits for, as long as there is one",
     ),
     Exercise(
-        "07.place",
-        given="updates, steps",
-        right="(updates // steps + 1, updates % steps)",
+        "07.computed",
+        given="steps, every, dies",
+        right="dies - 1 + steps - (dies - 1) // every * every",
         wrong={
-            "(updates // steps, updates % steps)": "",
-            "(updates // steps + 1, 0)": "this begins the epoch anew, and trains its first batches twice",
-            "(updates // steps + 1, updates % steps + 1)": "so one batch is left out that the weights have not seen",
+            "steps": Hints.LOST_STEPS,
+            "dies - 1 + steps": Hints.FROM_STEP_1,
+            "steps - (dies - 1) // every * every": "",
         },
-        # (updates that the checkpoint has seen, steps an epoch)
-        plain=[(15, 11), (22, 11), (0, 11), (20, 11)],
-        drawn=lambda draw: [(draw.randint(1, 400), steps) for steps in (7, 10, 100, 33)],
-        hint="after as many updates as an epoch has steps, epoch 2 begins with its first batch",
+        # (steps in all, steps between two saves, the step before which a worker dies)
+        plain=[(40, 10, 26), (40, 10, 5), (40, 10, 21), (40, 10, 20)],
+        drawn=lambda draw: [
+            (steps, every, draw.randint(2, steps)) for steps, every in ((60, 7), (100, 25), (90, 13), (500, 100))
+        ],
+        hint="how many steps does the first attempt compute, and after which step does the second one begin?",
     ),
     Exercise(
         "07.config",

@@ -135,4 +135,4 @@ def _said_of(batches: list[list[Any]], decoded: int, many: int) -> str:
     return ""
 
 
-EXERCISES = [_EFFICIENCY, _CULPRIT, _COMMUNICATION, Trial("08.pipeline", _hint_for_pipeline)]
+EXERCISES = [_COMMUNICATION, _CULPRIT, _EFFICIENCY, Trial("08.pipeline", _hint_for_pipeline)]

@@ -43,6 +43,18 @@ EXERCISES = [
         hint="write down how long a step takes, in parts of one worker's step, then divide 1 by it",
     ),
     Exercise(
+        "09.bandwidth",
+        given="small, short, large, long",
+        right="(large - small) / (long - short)",
+        wrong={
+            "large / long": "",
+            "(long - short) / (large - small)": Hints.UPSIDE_DOWN,
+            "2 * (large - small) / (long - short)": "two workers send each byte once: 2 (n - 1) / n is 1",
+        },
+        drawn=_timings,
+        hint="both all-reduces have the same latency; what is left when you subtract?",
+    ),
+    Exercise(
         "09.step",
         given="workers, compute, size, latency, bandwidth",
         right="compute / workers + 2 * (workers - 1) * latency + 2 * size * (workers - 1) / workers / bandwidth",
@@ -57,18 +69,6 @@ EXERCISES = [
             (workers, draw.randint(1, 9) / 4, draw.randint(1, 400) * 1e6, draw.randint(5, 900) * 1e-6, 1.25e9)
             for workers in (3, 16, 100, 512)
         ],
-    ),
-    Exercise(
-        "09.bandwidth",
-        given="small, short, large, long",
-        right="(large - small) / (long - short)",
-        wrong={
-            "large / long": "",
-            "(long - short) / (large - small)": Hints.UPSIDE_DOWN,
-            "2 * (large - small) / (long - short)": "two workers send each byte once: 2 (n - 1) / n is 1",
-        },
-        drawn=_timings,
-        hint="both all-reduces have the same latency; what is left when you subtract?",
     ),
     Exercise(
         "09.workers",

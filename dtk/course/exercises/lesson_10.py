@@ -6,6 +6,26 @@ from dtk.course.exercise import Exercise, Hints
 
 EXERCISES = [
     Exercise(
+        "10.sooner",
+        given="one, many",
+        right="one[0] / one[1] / (many[0] / many[1])",
+        wrong={
+            "many[1] / one[1]": "more examples a second, but of how many epochs?",
+            "one[0] / many[0]": "fewer epochs, but how long does one take?",
+            "many[0] / many[1] / (one[0] / one[1])": Hints.UPSIDE_DOWN,
+        },
+        # Of one worker and of many: (epochs to the loss that is asked for, examples/s)
+        plain=[((3, 1000.0), (8, 1000.0)), ((3, 1000.0), (3, 2000.0))],
+        drawn=lambda draw: [
+            (
+                (draw.randint(2, 9), float(draw.randint(500, 5000))),
+                (draw.randint(3, 30), float(draw.randint(500, 40000))),
+            )
+            for _ in range(5)
+        ],
+        hint="how many seconds does each of them take, for data of any size?",
+    ),
+    Exercise(
         "10.updates",
         given="examples, batch, epochs",
         right="epochs * (examples // batch)",
@@ -53,25 +73,5 @@ EXERCISES = [
             (draw.randint(1, end), steps, 0.05, draw.randint(2, 8) / 10)
             for steps, end in ((7, 6), (20, 60), (33, 32), (40, 120))
         ],
-    ),
-    Exercise(
-        "10.sooner",
-        given="one, many",
-        right="one[0] / one[1] / (many[0] / many[1])",
-        wrong={
-            "many[1] / one[1]": "more examples a second, but of how many epochs?",
-            "one[0] / many[0]": "fewer epochs, but how long does one take?",
-            "many[0] / many[1] / (one[0] / one[1])": Hints.UPSIDE_DOWN,
-        },
-        # Of one worker and of many: (epochs to the loss that is asked for, examples/s)
-        plain=[((3, 1000.0), (8, 1000.0)), ((3, 1000.0), (3, 2000.0))],
-        drawn=lambda draw: [
-            (
-                (draw.randint(2, 9), float(draw.randint(500, 5000))),
-                (draw.randint(3, 30), float(draw.randint(500, 40000))),
-            )
-            for _ in range(5)
-        ],
-        hint="how many seconds does each of them take, for data of any size?",
     ),
 ]
