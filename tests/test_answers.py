@@ -50,8 +50,7 @@ class Dutch(gettext.NullTranslations):
 
 @pytest.fixture
 def speak(monkeypatch):
-    english = gettext.NullTranslations()
-    monkeypatch.setattr(language, "_catalogue", lambda name: Dutch() if name == "zh" else english)
+    monkeypatch.setattr(language, "_catalogue", lambda name: Dutch() if name == "zh" else gettext.NullTranslations())
     return lambda name: monkeypatch.setenv("DTK_LANG", name)
 
 
@@ -72,6 +71,7 @@ def test_what_was_answered_in_one_language_is_shown_in_another(own_file, capsys,
 def test_without_an_answer_the_cell_says_what_came_out(own_file, capsys):
     dtk.ask("99.share", "Which?", ["one", "two"]).came_out(2)
     assert capsys.readouterr().out == "99.share: no prediction; this run: two\n"
+    assert dtk.ask("99.share", "Which?", ["one", "two"], answer=1).given == 1
 
 
 @pytest.mark.parametrize(

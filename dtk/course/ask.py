@@ -31,7 +31,7 @@ def ask(
         speed.came_out(1.16)    # you said 2 times; this run: 1.16 times (off by a factor of 1.7)
 
     In a notebook it is a widget; elsewhere text, to be answered by `answer=`. Without an answer everything goes on. It
-    can be changed until your run has shown what comes out; `dtk.answers(forget=name)` removes it.
+    can be changed until it is compared with what comes out; `dtk.answers(forget=name)` removes it.
 
     Args:
         name: the question's own, "LESSON.WORD".
@@ -86,11 +86,11 @@ class Prediction:
         return entries[-1]["value"] if entries else None
 
     @property
-    def is_settled(self) -> bool:  # it is known what came out, so the answer stays as it is
-        return "came out" in kept().get(self.name, {})
+    def is_settled(self) -> bool:  # what came out was compared with the answer, which stays as it is
+        return {"predicted", "came out"} <= {*kept().get(self.name, {})}
 
     def keep(self, answer: float) -> None:
-        """Keeps this answer, unless it is known what came out.
+        """Keeps this answer, unless one was compared with what came out.
 
         Raises:
             DtkError: the answer is none of the options, or out of bounds.

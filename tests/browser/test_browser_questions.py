@@ -39,7 +39,7 @@ def test_a_question_is_answered_kept_and_compared(server, visit, expect, width, 
     expect(field).to_have_value("")
     for text, said in {"9": "a number from 0.5 to 4 times", "2": "you said 2 times"}.items():
         field.fill(text)
-        field.press("Enter")
+        field.press("Tab")
         expect(number).to_contain_text(said)
     page.shot(f"ask-number-{look}", number)
     expect(output(page, "step.came_out(1.98)")).to_contain_text("this run: twice as large (not what you expected)")
