@@ -298,9 +298,8 @@ class Proof:
     def __repr__(self) -> str:
         return f"<Proof {self.verdict}: {self.steps} steps>"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        pictures: dict[str, Any] = import_module("dtk.view.proof").pictures(self) if self.followers else {}
-        return pictures
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return import_module("dtk.view.proof").pictures(self) if self.followers else {}
 
 
 def kept(folder: Path) -> Proof | None:

@@ -186,12 +186,13 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def pictures(found: Proof) -> dict[str, Any]:
-    """Return the figure as a PNG and, where someone looks, as HTML, for a cell that ends with a proof."""
+def pictures(found: Proof) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the figure as a PNG and, where someone looks, as HTML, for the end of a cell, and its words."""
     drawn: Any = proof(found).get_figure(root=True)
     plt.close(drawn)  # or the cell would show it once more
     page = drawn._repr_html_()
-    return {"image/png": canvas.png(drawn), **({"text/html": page} if page else {})}
+    words = {"image/png": {"alt": drawn.get_label()}}
+    return {"image/png": canvas.png(drawn), **({"text/html": page} if page else {})}, words
 
 
 def _title(found: Proof) -> str:
