@@ -64,7 +64,7 @@ def _outputs(outputs: Sequence[Any], count: int) -> list[Any]:
             output["traceback"] = [CELLS_FILE.sub("<a cell>", line) for line in output.traceback]
         for kind in [kind for kind in output.get("data", ()) if kind.startswith("image/")]:
             words = re.sub(r"^<Figure: (.*)>$", r"\1", output.data.get("text/plain", ""))
-            output.setdefault("metadata", {}).setdefault(kind, {"alt": words})
+            output.setdefault("metadata", {}).setdefault(kind, {}).setdefault("alt", words)
         is_stream = output.output_type == "stream"
         if is_stream and joined and joined[-1].output_type == "stream" and joined[-1].name == output.name:
             joined[-1]["text"] += output.text

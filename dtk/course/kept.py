@@ -102,11 +102,9 @@ def answers(forget: str | None = None) -> pandas.DataFrame:
 
 
 def _row(entries: dict[str, list[dict[str, Any]]]) -> list[Any]:
-    asked = [_(entry.get("question", "")) for kind in ("predicted", "came out") for entry in entries.get(kind, ())]
-    said = [
-        *(asked or [""])[:1],
-        *(shown(entries[kind][-1]) if kind in entries else "" for kind in ("predicted", "came out")),
-    ]
+    last = [entries.get(kind, [{}])[-1] for kind in ("predicted", "came out")]
+    asked = next((_(entry["question"]) for entry in last if entry.get("question")), "")
+    said = [asked, *(shown(entry) if entry else "" for entry in last)]
     tried = [entry["hint"] for entry in entries.get("checked", ())]
     if not tried:
         return [*said, "", 0]
