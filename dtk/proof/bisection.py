@@ -17,13 +17,13 @@ from dtk.errors import in_words
 from dtk.language import N_, _, first_three
 from dtk.proof.case import Case, Diagnosis, alike, either
 from dtk.proof.evidence import RTOL, allowed, aside, parted, spread, told_by
-from dtk.proof.following import COARSE, tolerance
+from dtk.proof.following import COARSE, followed, tolerance
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Part, Steps
 from dtk.records import RunFolder
 from dtk.records.events import Traced, of_kind
 from dtk.records.facts import RATES, by_ring, outside, rates_known, scope_of
-from dtk.scaling.shares import uneven
+from dtk.scaling.shares import global_loss, uneven
 from dtk.worker.recorded import weight_of
 
 SAME_RATIO = 1e-3  # of a factor that all variables' changes have in common
@@ -214,19 +214,49 @@ def _of_program(case: Case, key: str, why: str, evidence: Sequence[str] = (), al
 
 
 def _penalty(case: Case) -> Diagnosis | None:
-    excess = case.excess[_steps(case)]
-    if not (excess > NOISE * np.abs(case.other[_steps(case)])).all():
+    excess, n = case.excess[_steps(case)], case.replicas
+    if not _signs(case).any():
         return None
     # If the loss hardly changes, an excess that is a multiple of it looks constant, too.
     longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
-    averaged = case.ours.of_calls and abs(case.ratio[_steps(case)].mean() - case.replicas) < STEADY
-    varies = len(excess) < ENOUGH or np.ptp(excess) > STEADY * excess.mean()
-    if varies or averaged or (longer and min(longer) > (1 + case.replicas) / 2):
+    averaged = case.ours.of_calls and abs(case.ratio[_steps(case)].mean() - n) < STEADY
+    if averaged or (longer and min(longer) > (1 + n) / 2):
         return None
+    if len(excess) >= ENOUGH and _signs(case).min() > 0 and np.ptp(excess) <= STEADY * excess.mean():
+        why = N_(
+            "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
+        )
+        return _of_program(case, "regularisation", _(why, excess=float(excess.mean())))
+    times = _grown(case)
     why = N_(
-        "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
+        "the loss is off by {excess:.3g}, and with {n} replicas in one process by {times:.3g} times as much: each "
+        "replica adds a term whole"
     )
-    return _of_program(case, "regularisation", _(why, excess=float(excess.mean())))
+    said = _(why, excess=max(excess, key=abs), n=2 * n, times=times or 0)
+    return _of_program(case, "regularisation", said) if times else None
+
+
+def _signs(case: Case) -> np.ndarray:
+    """Of the steps that were followed: 1 where the loss is too large, -1 where it is too small, 0 where it agrees."""
+    beyond = np.abs(case.excess) > NOISE * np.abs(case.other)
+    return np.where(beyond, np.sign(case.excess), 0)[_steps(case)]
+
+
+def _grown(case: Case) -> float | None:
+    """By how many times the loss is further off with twice as many replicas in one process, if at all steps alike.
+
+    That is (2N - 1) / (N - 1) times where each replica adds a term whole; 0 for any other number; None: not known.
+    """
+    its, n = followed(case.ours, case.source or case.ours.run, 2 * case.replicas).sides[1], case.replicas
+    if its is None:
+        return None
+    its = its if case.failed.loss is None else its.only(case.failed.loss)
+    steps = [step for step in _steps(case) if step < its.steps and case.examples[step] == its.examples[step].sum()]
+    steps = [step for step in steps if not (uneven(case.ours.examples)[step] or uneven(its.examples)[step])]
+    other, times = case.other[steps], (2 * n - 1) / (n - 1)
+    excess = global_loss(its.shares, its.examples)[steps] - other
+    alike = np.abs(excess - times * case.excess[steps]) <= SAME_RATIO * np.abs(excess) + NOISE * np.abs(other)
+    return times * bool(alike.all()) if steps else None
 
 
 def whole_penalty(case: Case) -> Diagnosis:
@@ -262,12 +292,15 @@ def _own_numbers(case: Case) -> Diagnosis | None:
     if outside.any():
         seen = N_("at {n} of {steps} steps one device's loss does not lie between the replicas' own means")
         seen = _(seen, n=int(outside.sum()), steps=len(steps))
-        if (case.excess[steps] > noise).all():  # as by a positive term that each replica adds whole
-            return either(in_words(_where(case), _(why)), ["regularisation", "whole batch"], [seen, *case.facts()])
+    else:
+        seen = N_("at {n} of {steps} steps the losses differ; one device's always lies between the replicas' own means")
+        seen = _(seen, n=int(telling.sum()), steps=len(steps))
+    suspects = ["whole batch"] if outside.any() else ["own mean", "whole batch"]
+    if len({*_signs(case)}) == 1 and _grown(case) is None:
+        suspects.insert(0, "regularisation")
+    if len(suspects) == 1:
         return _of_program(case, "whole batch", _(why), [seen])
-    seen = N_("at {n} of {steps} steps the losses differ; one device's always lies between the replicas' own means")
-    seen = _(seen, n=int(telling.sum()), steps=len(steps))
-    return either(in_words(_where(case), why), ["own mean", "whole batch"], [seen, *case.facts()])
+    return either(in_words(_where(case), _(why)), suspects, [seen, *case.facts()])
 
 
 def _own_gradients(case: Case) -> Diagnosis | None:

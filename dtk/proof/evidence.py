@@ -118,12 +118,9 @@ def check_arguments(run: Any, baseline: Any) -> None:
         what = N_("the second argument is no baseline ({facts}): a baseline has 1 replica on 1 device")
         raise VerificationError(_(what, facts=facts), reason="arguments", remedy=remedy)
     if run.seed is not None and baseline.seed is not None and run.seed != baseline.seed:
-        raise VerificationError(
-            _("baseline: seed {other}, run: seed {mine}", other=baseline.seed, mine=run.seed),
-            reason="seeds",
-            remedy=_(MISTAKES["start"].remedy),
-            numbers={"baseline": baseline.seed, "run": run.seed},
-        )
+        what = _("baseline: seed {other}, run: seed {mine}", other=baseline.seed, mine=run.seed)
+        numbers = {"baseline": baseline.seed, "run": run.seed}
+        raise VerificationError(what, reason="seeds", remedy=_(MISTAKES["start"].remedy), numbers=numbers)
 
 
 def collect(run: RunLike, name: str) -> Evidence:
@@ -254,12 +251,9 @@ def check_replicas_agree(ours: Evidence) -> None:
         if found.worker == 0:
             what = N_("the replicas of worker 0 diverge at {step}: {names}")
         known = MISTAKES.get(told_by(found.names))
-        raise VerificationError(
-            _(what, worker=found.worker, step=ours.at(found.step), names=first_three(found.names)),
-            step=found.step,
-            reason="replicas",
-            remedy=_remedy(ours) if known is None else _(known.remedy),
-        )
+        said = _(what, worker=found.worker, step=ours.at(found.step), names=first_three(found.names))
+        remedy = _remedy(ours) if known is None else _(known.remedy)
+        raise VerificationError(said, step=found.step, reason="replicas", remedy=remedy)
     first, *others = [corner.weights for corner in ours.run.folder.each]
     own = {each["name"] for each in ours.run.folder.worker(0).lines("variables") if each.get("kept") == "by replica"}
     for worker, its in enumerate(others, start=1):
@@ -345,13 +339,9 @@ def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
     lost = [_("replica {replica}", replica=replica) for replica in np.flatnonzero(~np.isfinite(ours.shares[k]))]
     name = _("{what} ({why})", what=ours.name, why=_(" and ").join(lost)) if lost else ours.name
     what = N_("the loss at step {step} is not finite: {mine:.3g} in the {run}, {other:.3g} beside it")
-    raise VerificationError(
-        _(what, step=k + 1, mine=mine, run=name, other=other),
-        step=k + 1,
-        reason="loss",
-        remedy=_(MISTAKES["not finite"].remedy),
-        numbers={"baseline": float(other), "run": float(mine)},
-    )
+    what = _(what, step=k + 1, mine=mine, run=name, other=other)
+    numbers = {"baseline": float(other), "run": float(mine)}
+    raise VerificationError(what, step=k + 1, reason="loss", remedy=_(MISTAKES["not finite"].remedy), numbers=numbers)
 
 
 def _uneven(ours: Evidence, k: int) -> VerificationError:
@@ -368,9 +358,5 @@ def _uneven(ours: Evidence, k: int) -> VerificationError:
         "{where} has {total} examples: {spread}; {who} averages the replicas' means, so that an example counts "
         "{parts}, and 1/{total} on one device (weighted by examples the losses agree)"
     )
-    return VerificationError(
-        _(what, where=where, total=total, spread=spread(counts), who=who, parts=parts),
-        step=k + 1,
-        reason="uneven batch",
-        remedy=_(MISTAKES["uneven batch"].remedy),
-    )
+    what = _(what, where=where, total=total, spread=spread(counts), who=who, parts=parts)
+    return VerificationError(what, step=k + 1, reason="uneven batch", remedy=_(MISTAKES["uneven batch"].remedy))

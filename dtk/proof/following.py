@@ -65,7 +65,8 @@ class Following:
     @property
     def sides(self) -> tuple[Evidence, Evidence | None]:
         """The run and its follower: by their records, or by their calls where the run has none."""
-        return self.by_call if self.steps is not None and not self.ours.steps else (self.ours, self.theirs)
+        by_call = self.steps is not None and (self.ours.of_calls or not self.ours.steps)
+        return self.by_call if by_call else (self.ours, self.theirs)
 
     @cached_property
     def by_call(self) -> tuple[Evidence, Evidence]:
@@ -137,7 +138,10 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
 def followed(
     ours: Evidence, source: RunLike, replicas: int, before: Following | None = None, counts: int = 1, anew: bool = False
 ) -> Following:
-    """Follows a run. before: a follower of the same run, which has measured rounding; others: see `Run.followed`."""
+    """Follows a run; more replicas than it has are not judged.
+
+    before: a follower of the same run, which has measured rounding; others: see `Run.followed`.
+    """
     run: Any = ours.run
     levels = before.steps.levels if before is not None and before.steps is not None else {}
     try:
@@ -149,7 +153,7 @@ def followed(
         theirs = collect(follower, whom(replicas)) if len(follower.records) else None
     except VerificationError as error:
         return Following(ours, replicas, None, steps, _not_followed(replicas, error), counts, follower)
-    failed = _first(ours, theirs, steps, replicas)
+    failed = _first(ours, theirs, steps, replicas) if replicas <= ours.replicas else None
     other = facts.other_versions(run, follower)
     if failed is not None and other:
         what = N_("{whom} runs with other versions ({versions}), and differs: {error}")
@@ -364,9 +368,8 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
         )
     if steps.end == "damaged":
         what = N_("the recorded state of {step} is missing, or is not what was written")
-        return VerificationError(
-            _(what, step=ours.at(steps.damaged or 1)), step=steps.damaged, reason="states", remedy=_("run it again")
-        )
+        said = _(what, step=ours.at(steps.damaged or 1))
+        return VerificationError(said, step=steps.damaged, reason="states", remedy=_("run it again"))
     made, count = 0 if theirs is None else theirs.steps, ours.steps
     if made != count or not (steps.proved or steps.is_open):
         what = N_("{whom} made {others} steps, the {run} {steps}")
@@ -376,12 +379,9 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
         remedy = N_("let the data and its size alone decide how many steps there are")
         if not made:
             remedy = N_("if it restores or finds what the run saved, remove that first")
-        return VerificationError(
-            _(what, whom=whom(replicas), others=made, run=ours.name, steps=count),
-            step=min(made, count) + 1,
-            reason="steps" if made else "not followed",
-            remedy=_(remedy),
-        )
+        said = _(what, whom=whom(replicas), others=made, run=ours.name, steps=count)
+        reason = "steps" if made else "not followed"
+        return VerificationError(said, step=min(made, count) + 1, reason=reason, remedy=_(remedy))
     return _undecided(steps, ours.steps or len(steps.followed)) if steps.is_open else None
 
 
@@ -406,13 +406,10 @@ def _undecided(steps: Steps, made: int) -> VerificationError:
 def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
     mine, other = ours.examples.sum(axis=1), theirs.examples.sum(axis=1)
     for k in np.flatnonzero(mine != other)[:1]:
-        yield VerificationError(
-            _(EXAMPLES, step=ours.at(int(k) + 1), run=ours.name, mine=mine[k], whom=theirs.name, other=other[k]),
-            step=int(k) + 1,
-            reason="examples",
-            remedy=_("read the same batches, whatever the number of workers"),
-            numbers={"baseline": int(other[k]), "run": int(mine[k])},
-        )
+        step, remedy = int(k) + 1, _("read the same batches, whatever the number of workers")
+        said = _(EXAMPLES, step=ours.at(step), run=ours.name, mine=mine[k], whom=theirs.name, other=other[k])
+        numbers = {"baseline": int(other[k]), "run": int(mine[k])}
+        yield VerificationError(said, step=step, reason="examples", remedy=remedy, numbers=numbers)
 
 
 def _other_parts(ours: Evidence, theirs: Evidence | None, steps: Steps) -> bool:
