@@ -324,16 +324,12 @@ def _draw(cluster: Run, single: Run, out: Path) -> None:
 
     from dtk import plot
 
-    figures: dict[str, Callable[[], Any]] = {
-        "loss_scaling": lambda: plot.loss_scaling(cluster, single),
-        "throughput": lambda: plot.throughput(single, cluster),
-        "timeline": lambda: plot.timeline(cluster),
-    }
-    for name, draw in figures.items():
+    figures = {"loss_scaling": (cluster, single), "throughput": (single, cluster), "timeline": (cluster,)}
+    for name, runs in figures.items():
         for theme, style in (("", "default"), ("-dark", "dark_background")):
             path = out / f"{name}{theme}.png"
             with plt.style.context(style):
-                figure = draw().figure
+                figure = getattr(plot, name)(*runs).figure
                 figure.savefig(path, dpi=144)
                 plt.close(figure)
             print(f"wrote {path}")

@@ -67,7 +67,6 @@ __all__ = [
     "write_whole",
 ]
 
-
 # What a worker's corner has that grows by whole lines; all else is put there whole. The events last: they say that the
 # rest is there.
 GROWING = (
@@ -196,7 +195,10 @@ class Journal:
     def __init__(self, folder: WorkerFolder):
         self.folder = folder
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._files = {name: self._open(name) for name in ("records", "events", "marks")}
+        self._files = {
+            name: os.open(folder.path / f"{name}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            for name in ("records", "events", "marks", "losses")
+        }
         self.silent = False
 
     @contextlib.contextmanager
@@ -214,8 +216,6 @@ class Journal:
 
     def losses(self, rows: Iterable[tuple[int, int, dict[str, float]]]) -> None:
         """Appends (replica, step, each loss's share by its name) where a step has several."""
-        if "losses" not in self._files:
-            self._files["losses"] = self._open("losses")
         _append(self._files["losses"], "".join(json.dumps(row) + "\n" for row in rows))
 
     def event(self, event: Event) -> None:
@@ -232,9 +232,6 @@ class Journal:
             return
         begin = "NaN" if began != began else f"{began - 5e-7:.6f}"
         _append(self._files["marks"], f'["{kind}", {begin}, {ended - 5e-7:.6f}, {size}]\n')
-
-    def _open(self, name: str) -> int:
-        return os.open(self.folder.path / f"{name}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def close(self) -> None:
         for descriptor in self._files.values():
