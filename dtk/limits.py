@@ -1,7 +1,4 @@
-"""What this user may use of the machine, by whichever limit is the tightest here, and what the machine may refuse.
-
-It may refuse disk, ports, descriptors and processes: each refusal is one sentence, with the remedy.
-"""
+"""What this user may use of the machine, by whichever limit is the tightest here, and what the machine may refuse."""
 
 from __future__ import annotations
 
