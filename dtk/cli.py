@@ -176,10 +176,8 @@ def _verified(found: Run, options: argparse.Namespace, argv: list[str], said: di
         single = baseline(workers=options.workers, **_common(options, argv))
     except WorkerFailed as error:
         said["error"] = str(error)
-        print(
-            f"dtk: not verified: the run finished, but the program failed on one device, after it: {error}",
-            file=sys.stderr,
-        )
+        words = f"not verified: the run finished, but the program failed on one device, after it: {error}"
+        print(f"dtk: {words}", file=sys.stderr)
         print("dtk: does it go on from a checkpoint? It found the run's: save to tempfile.mkdtemp()", file=sys.stderr)
     else:
         print("dtk: following the run, step by step, in one process; where that differs, in others", flush=True)

@@ -264,9 +264,7 @@ def folded(lines: list[str]) -> list[str]:
 
 
 def library_of(file: str) -> str:
-    """The installed package that a file belongs to, "dtk" in a checkout of it, "python" for Python's own; "" for the
-    learner's.
-    """
+    """The installed package of a file, "dtk" in a checkout of it, "python" for Python's own; "" for the learner's."""
     if installed := _INSTALLED.search(file):
         return installed[1]
     return "dtk" if file.startswith(PACKAGE) else "python" if _PYTHON.search(file) else ""

@@ -44,7 +44,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtk.records.events import Event, Tail, parse, write
 from dtk.records.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
@@ -82,8 +82,7 @@ GROWING = (
 )
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(NamedTuple):
     """Weights at one moment: names and arrays in the models' own order."""
 
     names: list[str]
@@ -254,8 +253,7 @@ class RunFolder:
     @property
     def job(self) -> dict[str, Any]:
         """How the run was asked for, by the names of `dtk.launch.launch.Job`."""
-        found: dict[str, Any] = json.loads((self.path / "job.json").read_text())
-        return found
+        return json.loads((self.path / "job.json").read_text())
 
     def worker(self, index: int) -> WorkerFolder:
         return WorkerFolder(self.path / f"worker-{index}", index)

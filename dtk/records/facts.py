@@ -94,10 +94,9 @@ def other_versions(run: RunLike, baseline: RunLike) -> str:
 def versions_of(run: RunLike) -> dict[str, str | None]:
     """The versions of Python, TensorFlow and Keras that the run was made with; {} where nothing tells."""
     try:
-        found: dict[str, str | None] = json.loads((run.folder.path / "versions.json").read_text())
+        return json.loads((run.folder.path / "versions.json").read_text())
     except (OSError, ValueError):
         return {}  # an older dtk wrote none
-    return found
 
 
 def scope_of(run: RunLike) -> Scope | None:
@@ -132,5 +131,4 @@ def same_examples(mine: np.ndarray, other: np.ndarray, counts: np.ndarray, base:
     # equal fingerprints do prove that it is the same one.
     if mine.size > 1 and (examples > 0).all() and np.ptp(prints / examples) < 1e-6:
         return None
-    agree: np.ndarray = np.abs(mine.sum(axis=1) - other.sum(axis=1)) <= SAME_DATA
-    return agree
+    return np.abs(mine.sum(axis=1) - other.sum(axis=1)) <= SAME_DATA
