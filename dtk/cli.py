@@ -64,14 +64,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_class(of: argparse.ArgumentParser) -> None:
-    steps = of.add_subparsers(dest="step", required=True)
-    build = steps.add_parser("build", help="write an edition of the lessons into a new folder")
-    build.add_argument("out", type=Path, help="the folder, which is made")
-    build.add_argument("--edition", required=True, choices=("student", "solution", "nbgrader", "otter"))
-    build.add_argument("--variant", default="", metavar="SEED", help="other numbers in checks, a group's own")
-    build.add_argument("--hidden", default="", metavar="WORD", help="graders check further cases, drawn from this word")
-    build.add_argument("--lesson", action="append", metavar="NAME", help="such as 02 or lab_3 (default: all)")
-    build.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
+    of.add_argument("step", choices=("build",), help="write an edition of the lessons into a new folder")
+    of.add_argument("out", type=Path, help="the folder, which is made")
+    of.add_argument("--edition", required=True, choices=("student", "solution", "nbgrader", "otter"))
+    of.add_argument("--variant", default="", metavar="SEED", help="other numbers in checks, a group's own")
+    of.add_argument("--hidden", default="", metavar="WORD", help="graders check further cases, drawn from this word")
+    of.add_argument("--lesson", action="append", metavar="NAME", help="such as 02 or lab_3 (default: all)")
+    of.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
 
 
 def _add_run(of: argparse.ArgumentParser) -> None:
