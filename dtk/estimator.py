@@ -70,7 +70,3 @@ def __getattr__(name: str) -> Any:
     if found is None:
         raise AttributeError(f"module 'dtk.estimator' has no attribute {name!r}, nor had tf.estimator")
     return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *(name for name in dir(_api()) if not name.startswith("_"))})
