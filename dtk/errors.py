@@ -253,11 +253,10 @@ def folded(lines: list[str]) -> list[str]:
         elif inside and (not line or line.startswith("    ")):
             continue  # such a frame's own line
         elif not _OF_A_NODE.match(line):
-            if n := len(inside):
+            if inside:
                 names = ", ".join(dict.fromkeys(inside))
-                shown.append(
-                    f"  ... {ngettext('{n} frame inside {library}', '{n} frames inside {library}', n, library=names)}"
-                )
+                said = ngettext("{n} frame inside {library}", "{n} frames inside {library}", len(inside), library=names)
+                shown.append(f"  ... {said}")
             inside = []
             shown.append(line)
     return shown[:-1]
