@@ -47,25 +47,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtk.records.events import Event, Tail, parse, write
-from dtk.records.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
+from dtk.records.tables import Record as Record
+from dtk.records.tables import counting, evaluations, joined, named, rows
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas
-
-__all__ = [
-    "COLUMNS",
-    "GROWING",
-    "Attempt",
-    "Journal",
-    "Record",
-    "RunFolder",
-    "Weights",
-    "WorkerFolder",
-    "evaluations",
-    "frame",
-    "write_whole",
-]
 
 # What a worker's corner has that grows by whole lines; all else is put there whole. The events last: they say that the
 # rest is there.

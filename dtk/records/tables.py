@@ -1,4 +1,4 @@
-"""Rows in, DataFrames out: what a run recorded and what its evaluator evaluated. Known to others by `dtk.records`."""
+"""Rows in, DataFrames out: what a run recorded and what its evaluator evaluated."""
 
 from __future__ import annotations
 
