@@ -189,7 +189,7 @@ class Journal:
 
     @contextlib.contextmanager
     def muted(self) -> Iterator[None]:
-        """Nothing is appended within: a step that is repeated only to be compared is no step of the run."""
+        """No mark is appended within: a step that is repeated only to be compared is no step of the run."""
         self.silent = True
         try:
             yield
