@@ -77,10 +77,9 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'dtk' has no attribute {name!r}")
-    is_module = name in _MODULES
-    home = importlib.import_module(f"dtk.{name}" if is_module else _HOMES[name])
-    value = home if is_module else getattr(home, name)
-    globals()[name] = value
+    if name in _MODULES:
+        return importlib.import_module(f"dtk.{name}")  # which makes it a name of this module
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return value
 
 

@@ -64,14 +64,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_class(of: argparse.ArgumentParser) -> None:
-    steps = of.add_subparsers(dest="step", required=True)
-    build = steps.add_parser("build", help="write an edition of the lessons into a new folder")
-    build.add_argument("out", type=Path, help="the folder, which is made")
-    build.add_argument("--edition", required=True, choices=("student", "solution", "nbgrader", "otter"))
-    build.add_argument("--variant", default="", metavar="SEED", help="other numbers in checks, a group's own")
-    build.add_argument("--hidden", default="", metavar="WORD", help="graders check further cases, drawn from this word")
-    build.add_argument("--lesson", action="append", metavar="NAME", help="such as 02 or lab_3 (default: all)")
-    build.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
+    of.add_argument("step", choices=("build",), help="write an edition of the lessons into a new folder")
+    of.add_argument("out", type=Path, help="the folder, which is made")
+    of.add_argument("--edition", required=True, choices=("student", "solution", "nbgrader", "otter"))
+    of.add_argument("--variant", default="", metavar="SEED", help="other numbers in checks, a group's own")
+    of.add_argument("--hidden", default="", metavar="WORD", help="graders check further cases, drawn from this word")
+    of.add_argument("--lesson", action="append", metavar="NAME", help="such as 02 or lab_3 (default: all)")
+    of.add_argument("--lessons", type=Path, default=Path("notebooks"), metavar="DIR", help="(default: notebooks)")
 
 
 def _add_run(of: argparse.ArgumentParser) -> None:
@@ -176,10 +175,8 @@ def _verified(found: Run, options: argparse.Namespace, argv: list[str], said: di
         single = baseline(workers=options.workers, **_common(options, argv))
     except WorkerFailed as error:
         said["error"] = str(error)
-        print(
-            f"dtk: not verified: the run finished, but the program failed on one device, after it: {error}",
-            file=sys.stderr,
-        )
+        words = f"not verified: the run finished, but the program failed on one device, after it: {error}"
+        print(f"dtk: {words}", file=sys.stderr)
         print("dtk: does it go on from a checkpoint? It found the run's: save to tempfile.mkdtemp()", file=sys.stderr)
     else:
         print("dtk: following the run, step by step, in one process; where that differs, in others", flush=True)
@@ -324,16 +321,12 @@ def _draw(cluster: Run, single: Run, out: Path) -> None:
 
     from dtk import plot
 
-    figures: dict[str, Callable[[], Any]] = {
-        "loss_scaling": lambda: plot.loss_scaling(cluster, single),
-        "throughput": lambda: plot.throughput(single, cluster),
-        "timeline": lambda: plot.timeline(cluster),
-    }
-    for name, draw in figures.items():
+    figures = {"loss_scaling": (cluster, single), "throughput": (single, cluster), "timeline": (cluster,)}
+    for name, runs in figures.items():
         for theme, style in (("", "default"), ("-dark", "dark_background")):
             path = out / f"{name}{theme}.png"
             with plt.style.context(style):
-                figure = draw().figure
+                figure = getattr(plot, name)(*runs).figure
                 figure.savefig(path, dpi=144)
                 plt.close(figure)
             print(f"wrote {path}")

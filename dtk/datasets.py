@@ -33,7 +33,6 @@ URLS = {
     "fashion_mnist": "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     "mnist": "https://storage.googleapis.com/cvdf-datasets/mnist/",
 }
-SOURCES = (None, "tfds", "embedded")
 CONNECT_SECONDS = 4.0
 TRAIN_IMAGES = 4_000  # of 5,000
 
@@ -56,7 +55,7 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
         DatasetUnavailable: an unknown name, "tfds" without network, a damaged cache (with the remedy), a
             tensorflow-datasets that does not load beside the other packages.
     """
-    if name not in URLS or source not in SOURCES:
+    if name not in URLS or source not in (None, "tfds", "embedded"):
         words = N_("{call}: names are {names}; sources None, 'tfds' and 'embedded'")
         call = f"dtk.datasets.load({name!r}, source={source!r})"
         raise DatasetUnavailable(_(words, call=call, names=", ".join(URLS)))

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dtk import environment, limits
 from dtk.compat import libraries
@@ -20,8 +20,7 @@ TESTED = ((2, 15), (2, 21))  # TensorFlow, from and to
 DISK = 2e9  # bytes; below it a warning: checkpoints, logs and tensorflow-datasets want room
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """mark: "ok", "note" (works, but know it) or "bad" (does not work). remedy: "" where there is nothing to do."""
 
     mark: str

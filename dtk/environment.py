@@ -1,7 +1,4 @@
-"""Where am I: which worker of which run this process is, what the machine offers, where dtk may write.
-
-This user's directory for what dtk writes while it runs is nobody else's, and no link is followed to it.
-"""
+"""Where am I: which worker of which run this process is, what the machine offers, where dtk may write."""
 
 from __future__ import annotations
 

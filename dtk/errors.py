@@ -253,20 +253,17 @@ def folded(lines: list[str]) -> list[str]:
         elif inside and (not line or line.startswith("    ")):
             continue  # such a frame's own line
         elif not _OF_A_NODE.match(line):
-            if n := len(inside):
+            if inside:
                 names = ", ".join(dict.fromkeys(inside))
-                shown.append(
-                    f"  ... {ngettext('{n} frame inside {library}', '{n} frames inside {library}', n, library=names)}"
-                )
+                said = ngettext("{n} frame inside {library}", "{n} frames inside {library}", len(inside), library=names)
+                shown.append(f"  ... {said}")
             inside = []
             shown.append(line)
     return shown[:-1]
 
 
 def library_of(file: str) -> str:
-    """The installed package that a file belongs to, "dtk" in a checkout of it, "python" for Python's own; "" for the
-    learner's.
-    """
+    """The installed package of a file, "dtk" in a checkout of it, "python" for Python's own; "" for the learner's."""
     if installed := _INSTALLED.search(file):
         return installed[1]
     return "dtk" if file.startswith(PACKAGE) else "python" if _PYTHON.search(file) else ""

@@ -49,23 +49,19 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
 
 
 def _api() -> Any:
+    """tf.estimator. In a worker, which is free to choose, `tf.keras` is tf_keras from here on."""
     from dtk.compat import estimators
 
     if here() is not None and not estimators.is_native():
-        _take_tf_keras()
+        need("estimator", "dtk.estimator")
+        import tensorflow as tf
+
+        os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+        # Whoever used tf.keras before this has decided for the whole process.
+        if not tf.keras.layers.Layer.__module__.startswith("tf_keras"):
+            words = N_("Estimator needs tf_keras, and this run uses Keras 3; pass keras=2 to dtk.run and dtk.baseline")
+            raise ClusterConfigError(_(words))
     return estimators.api()
-
-
-def _take_tf_keras() -> None:
-    """In a worker, which is free to choose: from here on `tf.keras` is tf_keras."""
-    need("estimator", "dtk.estimator")
-    import tensorflow as tf
-
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-    # Whoever used tf.keras before this has decided for the whole process.
-    if not tf.keras.layers.Layer.__module__.startswith("tf_keras"):
-        words = N_("Estimator needs tf_keras, and this run uses Keras 3; pass keras=2 to dtk.run and dtk.baseline")
-        raise ClusterConfigError(_(words))
 
 
 def __getattr__(name: str) -> Any:
@@ -74,7 +70,3 @@ def __getattr__(name: str) -> Any:
     if found is None:
         raise AttributeError(f"module 'dtk.estimator' has no attribute {name!r}, nor had tf.estimator")
     return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *(name for name in dir(_api()) if not name.startswith("_"))})

@@ -36,13 +36,11 @@ def languages() -> tuple[str, ...]:
 def language() -> str:
     """The language that is spoken now, one of `languages()`."""
     asked = os.environ.get(ASKED)
-    if not asked:
-        try:
-            return _known(Path.cwd().name) or ENGLISH
-        except OSError:
-            return ENGLISH  # the folder is gone
-    found = _known(asked)
-    if found is None:
+    try:
+        found = _known(asked or Path.cwd().name)
+    except OSError:
+        found = None  # the folder is gone
+    if asked and found is None:
         warnings.warn(f"{ASKED}={asked}: dtk speaks {', '.join(languages())}; it goes on in English", stacklevel=2)
     return found or ENGLISH
 

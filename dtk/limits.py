@@ -1,7 +1,4 @@
-"""What this user may use of the machine, by whichever limit is the tightest here, and what the machine may refuse.
-
-It may refuse disk, ports, descriptors and processes: each refusal is one sentence, with the remedy.
-"""
+"""What this user may use of the machine, by whichever limit is the tightest here, and what the machine may refuse."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ import os
 import resource
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dtk.errors import DtkError, in_words
 from dtk.language import N_, _
@@ -23,8 +20,7 @@ _UNLIMITED = 1 << 60  # bytes; cgroup v1 has no word for "no limit", but a numbe
 _ENOUGH = 1 << 16  # bytes: a disk with less can't take the few lines that a worker writes at its end
 
 
-@dataclass(frozen=True, order=True)
-class Limit:
+class Limit(NamedTuple):
     """value: cores, or bytes of memory that are still free. source: what sets it, in words, marked for translation."""
 
     value: float

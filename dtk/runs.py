@@ -160,8 +160,7 @@ class Run(RunLike):
     @property
     def first_step_seconds(self) -> float:
         """From the call of `dtk.run` to the end of the first step on every replica; NaN without records."""
-        first = self.records[self.records.step == 1]
-        return float(first.ended.max())
+        return float(self.records[self.records.step == 1].ended.max())
 
     def __repr__(self) -> str:
         # No directory, no seconds: this text stands in stored outputs of notebooks and must not change.

@@ -16,7 +16,7 @@ import dtk
 from dtk import errors
 from dtk.proof.case import Diagnosis, either, found
 from dtk.proof.mistakes import MISTAKES
-from dtk.records import COLUMNS
+from dtk.records.tables import COLUMNS
 from dtk.worker.ring import RingBroken
 
 DTK = Path(errors.__file__).parent

@@ -10,7 +10,7 @@ import pytest
 from fabricate import fabricate, seconds_of
 
 import dtk
-from dtk.records import frame
+from dtk.records.tables import frame
 from dtk.runs import Run
 from dtk.scaling.timing import last_to_begin, step_parts, step_times, throughput, typical_steps, within_epochs
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dtk
-from dtk.records import frame
+from dtk.records.tables import frame
 from dtk.scaling import shares as scaling
 from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
 

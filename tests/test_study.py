@@ -112,7 +112,7 @@ def test_repeats_have_a_range():
 
 
 def test_workers_without_communication_count_while_all_compute():
-    from dtk.records import frame
+    from dtk.records.tables import frame
 
     rows = [(0, 0, s, 1, 0.5, 10, s, s + 1) for s in range(1, 9)]
     rows += [(1, 1, s, 1, 0.5, 10, 3 + 2 * s, 5 + 2 * s) for s in range(1, 9)]

@@ -255,7 +255,7 @@ def _files() -> Iterator[str]:
 
     yield from ("# What lies in a run's directory", "", "`run.dir`. How it is written and read: `dtk/records`.", "")
     yield from ("```", inspect.getdoc(records) or "", "```", "", "## The columns of `run.records`", "")
-    yield from (as_markdown(inspect.getdoc(tables.Record) or ""), "", f"In order: {', '.join(records.COLUMNS)}.", "")
+    yield from (as_markdown(inspect.getdoc(tables.Record) or ""), "", f"In order: {', '.join(tables.COLUMNS)}.", "")
 
 
 def _mistakes() -> Iterator[str]:

@@ -9,8 +9,9 @@ from datetime import timedelta
 from statistics import median
 
 from dtk.language import N_, _, three
-from dtk.records import COLUMNS, Record, events
+from dtk.records import Record, events
 from dtk.records.events import Event
+from dtk.records.tables import COLUMNS
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import clauses
 

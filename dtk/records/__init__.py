@@ -44,29 +44,15 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtk.records.events import Event, Tail, parse, write
-from dtk.records.tables import COLUMNS, Record, counting, evaluations, frame, joined, named, rows
+from dtk.records.tables import Record as Record
+from dtk.records.tables import counting, evaluations, joined, named, rows
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas
-
-__all__ = [
-    "COLUMNS",
-    "GROWING",
-    "Attempt",
-    "Journal",
-    "Record",
-    "RunFolder",
-    "Weights",
-    "WorkerFolder",
-    "evaluations",
-    "frame",
-    "write_whole",
-]
-
 
 # What a worker's corner has that grows by whole lines; all else is put there whole. The events last: they say that the
 # rest is there.
@@ -83,8 +69,7 @@ GROWING = (
 )
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(NamedTuple):
     """Weights at one moment: names and arrays in the models' own order."""
 
     names: list[str]
@@ -196,12 +181,15 @@ class Journal:
     def __init__(self, folder: WorkerFolder):
         self.folder = folder
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._files = {name: self._open(name) for name in ("records", "events", "marks")}
+        self._files = {
+            name: os.open(folder.path / f"{name}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            for name in ("records", "events", "marks", "losses")
+        }
         self.silent = False
 
     @contextlib.contextmanager
     def muted(self) -> Iterator[None]:
-        """Nothing is appended within: a step that is repeated only to be compared is no step of the run."""
+        """No mark is appended within: a step that is repeated only to be compared is no step of the run."""
         self.silent = True
         try:
             yield
@@ -214,8 +202,6 @@ class Journal:
 
     def losses(self, rows: Iterable[tuple[int, int, dict[str, float]]]) -> None:
         """Appends (replica, step, each loss's share by its name) where a step has several."""
-        if "losses" not in self._files:
-            self._files["losses"] = self._open("losses")
         _append(self._files["losses"], "".join(json.dumps(row) + "\n" for row in rows))
 
     def event(self, event: Event) -> None:
@@ -232,9 +218,6 @@ class Journal:
             return
         begin = "NaN" if began != began else f"{began - 5e-7:.6f}"
         _append(self._files["marks"], f'["{kind}", {begin}, {ended - 5e-7:.6f}, {size}]\n')
-
-    def _open(self, name: str) -> int:
-        return os.open(self.folder.path / f"{name}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def close(self) -> None:
         for descriptor in self._files.values():
@@ -257,8 +240,7 @@ class RunFolder:
     @property
     def job(self) -> dict[str, Any]:
         """How the run was asked for, by the names of `dtk.launch.launch.Job`."""
-        found: dict[str, Any] = json.loads((self.path / "job.json").read_text())
-        return found
+        return json.loads((self.path / "job.json").read_text())
 
     def worker(self, index: int) -> WorkerFolder:
         return WorkerFolder(self.path / f"worker-{index}", index)

@@ -54,7 +54,6 @@ def of_kind(events: Iterable[Event], kind: type[Kind]) -> list[Kind]:
 # ---- a run
 
 
-@dataclass(frozen=True)
 class Starting(Event, state="starting"):
     """The process has taken its place; a worker's first event."""
 
@@ -66,17 +65,14 @@ class Imported(Event, state="imported"):
     open: bool = False
 
 
-@dataclass(frozen=True)
 class Running(Event, state="running"):
     """The function is called."""
 
 
-@dataclass(frozen=True)
 class Finished(Event, state="finished"):
     """The function returned, and what it returned is saved."""
 
 
-@dataclass(frozen=True)
 class Failed(Event, state="failed"):
     """The function raised; error.json has what."""
 

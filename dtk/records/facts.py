@@ -94,10 +94,9 @@ def other_versions(run: RunLike, baseline: RunLike) -> str:
 def versions_of(run: RunLike) -> dict[str, str | None]:
     """The versions of Python, TensorFlow and Keras that the run was made with; {} where nothing tells."""
     try:
-        found: dict[str, str | None] = json.loads((run.folder.path / "versions.json").read_text())
+        return json.loads((run.folder.path / "versions.json").read_text())
     except (OSError, ValueError):
         return {}  # an older dtk wrote none
-    return found
 
 
 def scope_of(run: RunLike) -> Scope | None:
@@ -120,13 +119,6 @@ def by_ring(run: RunLike) -> bool:
     return scope is not None and scope.strategy == RING
 
 
-def constant(prints: np.ndarray, examples: np.ndarray) -> bool:
-    """Whether all examples have one fingerprint: then it would be the same for other examples too."""
-    if prints.size < 2 or not np.isfinite(prints).all() or not (examples > 0).all():
-        return False
-    return float(np.ptp(prints / examples)) < 1e-6
-
-
 def same_examples(mine: np.ndarray, other: np.ndarray, counts: np.ndarray, base: np.ndarray) -> np.ndarray | None:
     """At which steps the replicas saw the baseline's examples, `(steps,)`; None where no fingerprint tells.
 
@@ -135,8 +127,8 @@ def same_examples(mine: np.ndarray, other: np.ndarray, counts: np.ndarray, base:
     if not (np.isfinite(mine).all() and np.isfinite(other).all()):
         return None
     prints, examples = np.concatenate([mine, other], axis=1), np.concatenate([counts, base], axis=1)
-    # A single batch in each of the two: equal fingerprints do prove that it is the same one.
-    if mine.size > 1 and constant(prints.ravel(), examples.ravel()):
+    # Where all examples have one fingerprint, others would have it too; of a single batch in each of the two, though,
+    # equal fingerprints do prove that it is the same one.
+    if mine.size > 1 and (examples > 0).all() and np.ptp(prints / examples) < 1e-6:
         return None
-    agree: np.ndarray = np.abs(mine.sum(axis=1) - other.sum(axis=1)) <= SAME_DATA
-    return agree
+    return np.abs(mine.sum(axis=1) - other.sum(axis=1)) <= SAME_DATA

@@ -1,10 +1,10 @@
-"""Rows in, DataFrames out: what a run recorded and what its evaluator evaluated. Known to others by `dtk.records`."""
+"""Rows in, DataFrames out: what a run recorded and what its evaluator evaluated."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from dtk.records.events import Evaluation, Event, of_kind
 
@@ -38,6 +38,7 @@ class Record(NamedTuple):
 
 
 COLUMNS = Record._fields
+_TYPES = get_type_hints(Record)  # int and float: the columns' 64 bits
 
 
 class Recorded:
@@ -80,12 +81,6 @@ class RunLike(Recorded):
     mode: str
     replicas: int
     seed: int | None
-
-
-_TYPES: dict[str, str] = {
-    **dict.fromkeys(("worker", "replica", "step", "epoch", "examples"), "int64"),
-    **dict.fromkeys(("loss", "started", "ended", "data"), "float64"),
-}
 
 
 def frame(records: Iterable[Sequence[Any]]) -> pandas.DataFrame:

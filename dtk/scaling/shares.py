@@ -29,7 +29,7 @@ def by_step(records: pandas.DataFrame, column: str) -> pandas.DataFrame:
 
     Raises ValueError where a replica recorded a step twice.
 
-    >>> from dtk.records import frame
+    >>> from dtk.records.tables import frame
     >>> rows = [(0, 0, 1, 1, 1.25, 2, 0.0, 0.1), (1, 1, 1, 1, 2.25, 2, 0.0, 0.1)]
     >>> by_step(frame(rows), "loss").to_numpy().tolist()
     [[1.25, 2.25]]

@@ -143,7 +143,7 @@ def apart(records: pandas.DataFrame) -> float:
     That is from when the last of them ended its first step until the first of them ended its last. NaN where a worker
     has no step in that time.
 
-    >>> from dtk.records import frame
+    >>> from dtk.records.tables import frame
     >>> rows = [(w, w, step, 1, 0.5, 64, (1 + w) * step, (1 + w) * (step + 1)) for step in range(1, 9) for w in (0, 1)]
     >>> apart(frame(rows))  # 64 examples/s of one, 32 of the other
     96.0

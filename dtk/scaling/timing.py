@@ -36,7 +36,7 @@ def step_times(records: pandas.DataFrame) -> pandas.DataFrame:
       can end before the last worker has begun, so a worker that computes as fast as the last one waits at least
       this long. 0 for the last worker to begin, and with one worker.
 
-    >>> from dtk.records import frame
+    >>> from dtk.records.tables import frame
     >>> rows = [(0, 0, 1, 1, 0.5, 64, 1.0, 1.5), (1, 1, 1, 1, 0.5, 64, 1.25, 1.5),
     ...         (0, 0, 2, 1, 0.4, 64, 1.5, 2.0), (1, 1, 2, 1, 0.4, 64, 1.75, 2.0)]
     >>> step_times(frame(rows))[["worker", "step", "seconds", "period", "waiting"]]
@@ -63,7 +63,7 @@ def throughput(records: pandas.DataFrame) -> float:
     A step's examples are those of all workers, and it ends when the last worker ends it. NaN without a step after the
     first.
 
-    >>> from dtk.records import frame
+    >>> from dtk.records.tables import frame
     >>> rows = [(w, w, step, 1, 0.5, 64, step * 0.5, step * 0.5 + 0.25) for step in (1, 2, 3) for w in (0, 1)]
     >>> throughput(frame(rows))
     256.0
@@ -91,7 +91,7 @@ def last_to_begin(times: pandas.DataFrame) -> tuple[int, float] | None:
 
     The first step of all is left out: there a worker waits for another to have built its model.
 
-    >>> from dtk.records import frame
+    >>> from dtk.records.tables import frame
     >>> rows = [(w, w, s, 1, 0.5, 64, s + 0.5 * w, s + 1.0) for s in (1, 2, 3) for w in (0, 1)]
     >>> last_to_begin(step_times(frame(rows)))
     (1, 1.0)

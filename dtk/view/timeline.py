@@ -17,9 +17,9 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from dtk.language import N_, _, columns, ngettext, three
-from dtk.records import RunFolder, evaluations
+from dtk.records import RunFolder
 from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
-from dtk.records.tables import Recorded
+from dtk.records.tables import Recorded, evaluations
 from dtk.scaling import timing
 from dtk.scaling.timing import PARTS, fates, last_to_begin, spans, typical_steps, within_epochs
 from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
