@@ -39,20 +39,21 @@ def first_spec(spec: Any) -> Any:
 
 
 def _variable(weight: Any) -> Any:
-    """TensorFlow's variable, which Keras 3 has inside its own; `value` of TensorFlow's is a method."""
-    inner = getattr(weight, "value", weight)
-    return weight if callable(inner) else inner
+    """TensorFlow's variable, which Keras 3 has inside its own."""
+    return getattr(weight, "_value", weight)
 
 
 def key_of(variable: Any) -> str:
-    """What tells a variable from every other of the process, whichever of its wrappers is at hand.
+    """What tells a variable from every other of the process, whichever of its wrappers or copies is at hand.
 
     As Keras's optimizers know their variables (`TFOptimizer._var_key` in Keras 3, `_var_key` in Keras 2).
     """
-    variable = getattr(variable, "_value", variable)  # Keras 3's own around TensorFlow's
-    container = getattr(variable, "_distributed_container", None)
-    variable = (container() if container is not None else None) or variable
-    return str(getattr(variable, "_unique_id", id(variable)))
+    variable = _variable(variable)
+    if not isinstance(variable, tf.distribute.DistributedValues):
+        place = getattr(variable, "handle", variable)  # where TensorFlow keeps the copies' container
+        container = getattr(place, "_distributed_container", lambda: None)()
+        variable = variable if container is None else container
+    return str(getattr(variable, "_unique_id", None) or id(variable))
 
 
 def name_of(variable: Any) -> str:

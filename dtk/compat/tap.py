@@ -123,7 +123,7 @@ class Tap:
                 return train_step(data, *args, **kwargs)  # a train_step that calls itself, or its parent's
             with changed(self._trace, counts=collections.Counter()):
                 self._losses.assign(tf.zeros(LOSSES, tf.float64))
-                with updates.recorded_step(), updates.taking(self._take):
+                with updates.recorded_step(self._take):
                     returned = train_step(data, *args, **kwargs)
                 self._write(data)
             return returned

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dtk.compat.libraries import keras_major, replaces, tf
+from dtk.compat.libraries import changed, keras_major, replaces, tf
 from dtk.compat.per_replica import key_of, name_of
-from dtk.compat.states import eager_unit
+from dtk.compat.states import unit
 
 Taken = Callable[[str, Any], None]  # the target's name in the code that asked for the gradient, and its value
 _within = threading.local()
@@ -36,33 +38,29 @@ _MOST = 5  # of a graph's draws that are named
 _FRAMES = 12  # callers that are asked for the target's name
 
 
-@contextlib.contextmanager
-def taking(taken: Taken) -> Iterator[None]:
-    """Within this block each gradient with respect to variables is reported to `taken`; reentrant, a thread each."""
-    before = getattr(_within, "taken", None), getattr(_within, "scaled", None)
-    _within.taken, _within.scaled = taken, {}
-    try:
-        yield
-    finally:
-        _within.taken, _within.scaled = before
-
-
 def watch_gradients(replicas: int) -> None:
     """From now on; TensorFlow may be imported or not. replicas: of this process."""
 
     @replaces("tensorflow:GradientTape", "gradient")
     def gradient(original: Any, self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        inner, _within.gradient = getattr(_within, "gradient", False), True  # as tf.recompute_grad takes them
-        try:
+        inner = getattr(_within, "gradient", False)  # as tf.recompute_grad takes them
+        with changed(_within, gradient=True):
             found = original(self, target, sources, *args, **kwargs)
-        finally:
-            _within.gradient = inner
         if any(isinstance(each, tf.Variable) or hasattr(each, "trainable") for each in tf.nest.flatten(sources)):
             _look_at_graph()
-            _remember(target)
-            if not inner and getattr(_within, "taken", None) is None:
+            if getattr(_within, "taken", None) is not None:
+                _report(target)
+            elif not inner:
                 _add_up(target, replicas)
         return found
+
+
+def _report(target: Any) -> None:
+    """Hands the target, without its scale, to the recorded step that asked for the gradient."""
+    _, plain = _within.scaled.get(id(target), (None, target))
+    values = _numbers(plain)
+    if values:
+        _within.taken(_called(target), tf.add_n(values))
 
 
 _targets: Any = None  # a resource: of each replica, the sum of what gradients were taken of, and the first
@@ -128,7 +126,9 @@ def stateful_draws() -> list[str]:
 def _look_at_graph() -> None:
     if tf.executing_eagerly():
         return
-    for operation in tf.compat.v1.get_default_graph().get_operations():
+    graph = tf.compat.v1.get_default_graph()
+    _gradients[graph] = len(graph.get_operations())
+    for operation in graph.get_operations():
         if _DRAWS.search(operation.type) and not operation.type.startswith("State"):
             _stateful.add(operation.type)
         for output in operation.outputs[:1]:
@@ -172,8 +172,12 @@ def drawn(graph: Any) -> list[str]:
     Named by kind and layer: "StatelessRandomUniformV2 at sequential/dropout". What draws initial values, as in an
     Estimator's graph, is left out.
     """
-    own = [(each.name, each.type) for each in graph.get_operations() if "nitializer" not in each.name]
-    found = [f"{kind} at {_BEHIND.sub('', name)}" for name, kind in own + _inner(graph) if _DRAWS.search(kind)]
+    operations = graph.get_operations()
+    every = [(each.name, each.type) for each in operations if "nitializer" not in each.name]
+    if any(each.type in _CALLS for each in operations):
+        functions = graph.as_graph_def().library.function
+        every += [(f"{each.signature.name}/{node.name}", node.op) for each in functions for node in each.node_def]
+    found = [f"{kind} at {_BEHIND.sub('', name)}" for name, kind in every if _DRAWS.search(kind)]
     return list(dict.fromkeys(found))[:_MOST]
 
 
@@ -191,27 +195,6 @@ def clips() -> list[str] | None:
     return None
 
 
-def _inner(graph: Any) -> list[tuple[str, str]]:
-    """Operations of the functions that a graph calls."""
-    if not any(operation.type in _CALLS for operation in graph.get_operations()):
-        return []
-    library = graph.as_graph_def().library.function
-    return [(f"{f.signature.name}/{node.name}", node.op) for f in library for node in f.node_def]
-
-
-def _remember(target: Any) -> None:
-    if not tf.executing_eagerly():
-        graph = tf.compat.v1.get_default_graph()
-        _gradients[graph] = len(graph.get_operations())
-    taken = getattr(_within, "taken", None)
-    if taken is None:
-        return
-    _, plain = _within.scaled.get(id(target), (None, target))
-    values = _numbers(plain)
-    if values:
-        taken(_called(target), tf.add_n(values))
-
-
 def _numbers(target: Any) -> list[Any]:
     leaves = [leaf for leaf in tf.nest.flatten(target) if leaf is not None]
     return [tf.reduce_sum(tf.cast(leaf, tf.float64)) for leaf in leaves]
@@ -219,16 +202,12 @@ def _numbers(target: Any) -> list[Any]:
 
 def _called(target: Any) -> str:
     """What the code that asked for the gradient calls its target; "loss" where it has no name there."""
-    frame: Any = sys._getframe(3)
-    for _ in range(_FRAMES):
-        if frame is None:
-            break
+    for frame, _ in itertools.islice(traceback.walk_stack(sys._getframe(3)), _FRAMES):
         # AutoGraph's own frames hold the target among arguments; the learner's converted code has its own names.
         if "/autograph/" not in frame.f_code.co_filename:
             names = [name for name, value in frame.f_locals.items() if value is target]
             if names and names[0] not in ("target", "ys"):
                 return names[0]
-        frame = frame.f_back
     return "loss"
 
 
@@ -310,9 +289,7 @@ class UpdateCounter:
 
     def so_far(self) -> tuple[int, int]:
         """Updates in recorded steps of `fit`, and elsewhere."""
-        from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
-
-        inside, outside = read_variable_op(self._made, tf.int64).numpy().tolist()
+        inside, outside = tf.raw_ops.ReadVariableOp(resource=self._made, dtype=tf.int64).numpy().tolist()
         return inside, outside
 
 
@@ -334,13 +311,17 @@ def counted() -> list[UpdateCounter]:
 
 
 @contextlib.contextmanager
-def recorded_step() -> Iterator[None]:
-    """What is traced, or run eagerly, inside belongs to a step of `fit` that is recorded."""
+def recorded_step(taken: Taken) -> Iterator[None]:
+    """What is traced, or run eagerly, inside belongs to a step of `fit` that is recorded; reentrant, a thread each.
+
+    taken: gets each target of a gradient with respect to variables.
+    """
     global _depth
     with _lock:
         _depth += 1
     try:
-        yield
+        with changed(_within, taken=taken, scaled={}):
+            yield
     finally:
         with _lock:
             _depth -= 1
@@ -356,11 +337,11 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
     def count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
         if not variables or not tf.compat.v1.executing_eagerly_outside_functions():
             return  # an Estimator's graph, which its own hook counts
-        if optimizer not in _known:
+        first = optimizer not in _known
+        if first:
             _known[optimizer] = UpdateCounter(optimizer)
             _all.append(_known[optimizer])
         counter = _known[optimizer]
-        first = not counter.variables
         counter.variables |= {key_of(each): name_of(each) for each in variables}
         if first:
             facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
@@ -388,7 +369,7 @@ def _wrap(cls: Any, name: str, word: str, variables: Callable[..., Any], count: 
         first, *rest = args or (kwargs.pop(word),)
         given = list(first)  # Keras 2 takes an iterator as well, which can be gone through once
         count(self, *variables(self, given, *rest, **kwargs))
-        return eager_unit(self, functools.partial(original, self), given, *rest, **kwargs)
+        return unit(self, functools.partial(original, self), (given, *rest), kwargs)
 
 
 def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any = None) -> tuple[list[Any], list[str]]:
