@@ -58,9 +58,9 @@ def correct_keras() -> list[str]:
         ClusterConfigError: Keras has another backend.
     """
     importlib.import_module("tensorflow")
-    if not keras_2_chosen():
+    if not keras_2_chosen() and installed_keras_2() is None:
         backend = importlib.import_module("keras").backend.backend()
-        if installed_keras_2() is None and backend != "tensorflow":
+        if backend != "tensorflow":
             what = f"dtk.correct_keras(): Keras computes with {backend} here, and tf.distribute needs TensorFlow"
             raise ClusterConfigError(what, remedy="set KERAS_BACKEND=tensorflow before Keras is imported")
     when_imported()
@@ -100,11 +100,9 @@ def _build_from_the_spec() -> None:
 
     @replaces(TensorFlowTrainer, "_maybe_symbolic_build")
     def build(original: Any, self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
-        strategy = self._distribute_strategy
-        if iterator is not None and strategy is not None:
+        if iterator is not None and self._distribute_strategy is not None:
             specs = iterator._distributed_dataset.element_spec
-            data_batch = tree.map_structure(first_spec, specs)
-            iterator = None
+            iterator, data_batch = None, tree.map_structure(first_spec, specs)
         return original(self, iterator=iterator, data_batch=data_batch)
 
 
@@ -121,11 +119,7 @@ def _reduce_whole_values() -> None:
         return original(values, strategy, reduction)
 
 
-@_corrects(  # `_single_step` takes a method that Keras has since 3.12
-    "steps one by one, after their data",
-    _TRAINER,
-    lambda source: "tf.while_loop(" in source and "_autoconvert_optionals" in source,
-)
+@_corrects("steps one by one, after their data", _TRAINER, lambda source: "tf.while_loop(" in source)
 def _step_by_step() -> None:
     """Runs `steps_per_execution` steps one after another, each after its data, instead of in a graph's `while_loop`.
 
@@ -140,19 +134,14 @@ def _step_by_step() -> None:
     @replaces(trainer.TensorFlowTrainer, "_make_function")
     def make_function(original: Any, self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
         if not _is_mirrored(self.distribute_strategy):
-            return original(self, step_function if self.run_eagerly else _as_a_whole(step_function))
+            # The step as a function of its own in Keras's graph: nothing of it happens unless there is data for it. Not
+            # `_after_its_data`, by which TensorFlow 2.21 makes a wrong gradient of an RNN's loop in a model that its
+            # first batch builds.
+            whole = tf.function(step_function, autograph=False, experimental_attributes={"_noinline": True})
+            return original(self, step_function if self.run_eagerly else whole)
         normalises = any(isinstance(layer, BatchNormalization) for layer in self._flatten_layers())
         step = _after_its_data(step_function, guarded=step_function == self.train_step and normalises)
         return _several_steps(self, original(self, step))
-
-
-def _as_a_whole(step_function: Callable[..., Any]) -> Callable[..., Any]:
-    """The step as a function of its own in Keras's graph, of which nothing happens unless there is data for it.
-
-    `_after_its_data` won't do on one device: TensorFlow 2.21 then makes a wrong gradient of an RNN's loop in a model
-    that its first batch builds.
-    """
-    return tf.function(step_function, autograph=False, experimental_attributes={"_noinline": True})
 
 
 def _after_its_data(step_function: Callable[..., Any], guarded: bool) -> Callable[..., Any]:
@@ -343,9 +332,8 @@ def _check(model: Any, fits: bool) -> None:
 def _is_endless(data: Any) -> bool:
     if not isinstance(data, (tf.data.Dataset, tf.distribute.DistributedDataset)):
         return False
-    cardinality = getattr(data, "cardinality", None)  # a method of a dataset, a value of a distributed one
-    count = cardinality() if callable(cardinality) else cardinality
-    return count is not None and int(count) == tf.data.INFINITE_CARDINALITY
+    count = data.cardinality  # a method of a dataset, a value of a distributed one
+    return int(count() if callable(count) else count) == tf.data.INFINITE_CARDINALITY
 
 
 def _unknown_batch(error: Exception, data: Any) -> str:

@@ -39,7 +39,8 @@ def when_imported() -> None:
     for package in ("keras", "tf_keras"):
         wrapt.register_post_import_hook(lambda keras: _redirect(keras, place), package)
     wrapt.register_post_import_hook(lambda tensorflow: _watch_checkpoints(tensorflow.train, place), "tensorflow")
-    wrapt.register_post_import_hook(lambda tensorflow: _redirect_deletes(tensorflow.io.gfile, place), "tensorflow")
+    if place.worker > 0:
+        wrapt.register_post_import_hook(lambda tensorflow: _redirect_deletes(tensorflow.io.gfile), "tensorflow")
 
 
 def _redirect(keras: Any, place: Here) -> None:
@@ -105,10 +106,9 @@ def _redirect_saves(keras: Any) -> None:
         _wrap_path(owner, "load_weights", 1, _own_copy)
 
 
-def _redirect_deletes(gfile: Any, place: Here) -> None:
+def _redirect_deletes(gfile: Any) -> None:
     """Lets a worker delete what it has saved, as the workers of many programs do that are not the chief."""
-    functions = ((os, "remove"), (shutil, "rmtree"), (gfile, "remove"), (gfile, "rmtree")) if place.worker > 0 else ()
-    for owner, name in functions:
+    for owner, name in ((os, "remove"), (shutil, "rmtree"), (gfile, "remove"), (gfile, "rmtree")):
         _wrap_path(owner, name, 0, lambda path: path if os.path.exists(path) else _own_copy(path))
 
 

@@ -50,10 +50,9 @@ def join_once() -> None:
     def initialize(original: Any, self: Any, cluster_resolver: Any) -> None:
         from tensorflow.python.distribute import cross_device_utils as utils
 
-        spec = cluster_resolver.cluster_spec()
-        cluster = spec.as_dict()
+        cluster = cluster_resolver.cluster_spec().as_dict()
         # Estimator leaves the evaluator out of its strategy's cluster: some of TF_CONFIG's tasks are enough.
-        if ours and any(f'"{at}"' not in ours for job in spec.jobs for at in spec.job_tasks(job)):
+        if ours and any(f'"{at}"' not in ours for tasks in cluster.values() for at in tasks):
             words = N_(
                 "the program makes a cluster of its own, of {tasks}; dtk has set TF_CONFIG for each worker: leave out "
                 "the line that sets os.environ['TF_CONFIG'], and cluster_resolver= where there is one"
@@ -156,10 +155,7 @@ class Told:
     def __index__(self) -> int:
         return 1 if tf.inside_function() else self.replicas
 
-    __int__ = __hash__ = __index__
-
-    def __float__(self) -> float:
-        return float(int(self))
+    __hash__ = __index__
 
     def __eq__(self, other: object) -> bool:
         return bool(int(self) == other)
