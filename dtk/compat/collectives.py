@@ -22,11 +22,12 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dtk.compat.libraries import changed, replaces, tf
-from dtk.compat.strategies import has_a_cluster
+from dtk.compat.libraries import changed, contexts, replaces, tf
+from dtk.compat.strategies import EXTENDED, has_a_cluster
 
 _tables: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of the strategies made here: their number
 _numbers = itertools.count()
+_KEYS = "tensorflow.python.distribute.cross_device_utils:CollectiveKeys"
 _SUMS = "here.sum"
 _sums: list[int] = []  # how many there were, once `watch_sums` was called
 
@@ -34,22 +35,20 @@ _sums: list[int] = []  # how many there were, once `watch_sums` was called
 def let_peers_come_back() -> None:
     """Before a strategy is made: no coordination service, and no thread that asks for the peers' health."""
     from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
-    from tensorflow.python.eager import context
 
-    context.context().configure_coordination_service(service_type="")
+    contexts.context().configure_coordination_service(service_type="")
     CollectiveAllReduceExtended._enable_check_health = False
 
 
 def watch_keys(arrive: Callable[[str, int], None], took: Callable[[str, int], None]) -> None:
     """arrive: called before a collective gets its key, may wait or raise; took: after. Both with counter and number."""
-    from tensorflow.python.distribute.cross_device_utils import CollectiveKeys
 
-    @replaces(CollectiveKeys, "__init__")
+    @replaces(_KEYS, "__init__")
     def begin(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         _tables[self] = next(_numbers)
 
-    @replaces(CollectiveKeys, "get_instance_key")
+    @replaces(_KEYS, "get_instance_key")
     def get_instance_key(original: Any, self: Any, group_key: int, device: str) -> Any:
         name = _name(self, group_key, device)
         arrive(name, self._instance_key_table.get(group_key, {}).get(device, 0))
@@ -122,25 +121,20 @@ def set_keys(number: int) -> None:
 
 def abort(why: str) -> None:
     """From any thread: every collective that waits ends with an error, and so does every further one until `enable`."""
-    from tensorflow.python.eager import context
-
-    context.context().abort_collective_ops(tf.errors.ABORTED, why)
+    contexts.context().abort_collective_ops(tf.errors.ABORTED, why)
 
 
 def enable() -> None:
     """Collectives work again after an abort, or with a peer that was replaced."""
-    from tensorflow.python.eager import context
-
     if has_a_cluster():
         with changed(logging.getLogger("absl"), disabled=True):  # it warns that this may be wrong after the start
-            context.context().enable_collective_ops(context.context()._collective_ops_server_def)
+            contexts.context().enable_collective_ops(contexts.context()._collective_ops_server_def)
 
 
 def broadcast_locally(local: Mapping[str, bool]) -> None:
     """While local["on"], a new variable begins with this worker's own value, in place of the chief's, sent to all."""
-    from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
-    @replaces(CollectiveAllReduceExtended, "_get_variable_creator_initial_value")
+    @replaces(EXTENDED, "_get_variable_creator_initial_value")
     def initial(original: Any, self: Any, replica_id: int, device: Any, primary_var: Any, **kwargs: Any) -> Any:
         if not local["on"] or replica_id:
             return original(self, replica_id, device, primary_var, **kwargs)

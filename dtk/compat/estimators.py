@@ -20,7 +20,7 @@ from typing import Any
 
 from dtk import errors
 from dtk.compat.fingerprint import row
-from dtk.compat.libraries import changed, installed_keras_2, replaces, tf
+from dtk.compat.libraries import changed, installed_keras_2, keras, replaces, tf
 from dtk.errors import ClusterConfigError
 
 _API = "tensorflow_estimator._api.v2.estimator"  # the package's own list of tf.estimator's names in TensorFlow 2
@@ -266,8 +266,6 @@ def _without_keras3() -> contextlib.AbstractContextManager[Any]:
     """
     if is_native():
         return contextlib.nullcontext()
-    import keras
-
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise ClusterConfigError(
             f"model_fn uses Keras 3 ({type(self).__name__}), whose updates an Estimator never runs; take layers from "

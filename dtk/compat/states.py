@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat.libraries import changed, replaces, tf
+from dtk.compat.libraries import changed, contexts, replaces, tf
 from dtk.compat.per_replica import key_of, local_values
 from dtk.records.facts import MOVING
 
@@ -163,10 +163,9 @@ class _Reading:
 
     def values(self) -> list[list[Any]]:
         from tensorflow.python import pywrap_tfe
-        from tensorflow.python.eager import context
 
         flat: list[Any] = [None] * len(self._refs)
-        session = context.context()._handle
+        session = contexts.context()._handle
         for device, (places, handles, types) in self._devices.items():
             attributes = ("N", len(handles), "dtypes", types)
             found = pywrap_tfe.TFE_Py_Execute(session, device, "_ReadVariablesOp", handles, attributes, len(handles))

@@ -14,12 +14,12 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.libraries import changed, replaces, tf
+from dtk.compat.libraries import changed, contexts, replaces, tf
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 
 # What MultiWorkerMirroredStrategy is made of.
-_EXTENDED = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended"
+EXTENDED = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended"
 
 
 def alone() -> None:
@@ -30,7 +30,7 @@ def alone() -> None:
     tests/test_estimator.py tells when this can go.
     """
 
-    @replaces(_EXTENDED, "_initialize_strategy")
+    @replaces(EXTENDED, "_initialize_strategy")
     def initialize(original: Any, self: Any, cluster_resolver: Any, devices: Any = None) -> None:
         self._initialize_local(cluster_resolver, devices)
 
@@ -46,7 +46,7 @@ def join_once() -> None:
     first: dict[str, Any] = {}
     ours = os.environ.get("TF_CONFIG")
 
-    @replaces(_EXTENDED, "_initialize_multi_worker")
+    @replaces(EXTENDED, "_initialize_multi_worker")
     def initialize(original: Any, self: Any, cluster_resolver: Any) -> None:
         from tensorflow.python.distribute import cross_device_utils as utils
 
@@ -77,7 +77,7 @@ def several(replicas: int, follows: int = 0) -> None:
     it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
     """
 
-    @replaces(_EXTENDED, "_initialize_local_devices")
+    @replaces(EXTENDED, "_initialize_local_devices")
     def devices(original: Any, self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
         found, kind = original(self, cluster_resolver, worker_device)
         if kind == "CPU":
@@ -88,7 +88,7 @@ def several(replicas: int, follows: int = 0) -> None:
         seeds = "tensorflow.python.framework.random_seed"
         wrapt.register_post_import_hook(lambda module: _draw_as(module, follows, replicas // follows), seeds)
 
-        for owner in (_EXTENDED, "tensorflow.python.distribute.mirrored_strategy:MirroredExtended"):
+        for owner in (EXTENDED, "tensorflow.python.distribute.mirrored_strategy:MirroredExtended"):
             replaces(owner, "_get_variable_creator_initial_value")(_begins_with)
 
         # A batch's parts go to the workers in turn, but to the replicas of one process one after the other.
@@ -208,9 +208,7 @@ def has_a_cluster() -> bool:
 
     No public name tells; `tests/test_updates.py` does when this one goes.
     """
-    from tensorflow.python.eager import context
-
-    return getattr(context.context(), "_collective_ops_server_def", None) is not None
+    return getattr(contexts.context(), "_collective_ops_server_def", None) is not None
 
 
 # ---- small messages between workers: 64 KB at a time of what one sends to another, in place of TensorFlow's 4 MB
@@ -226,12 +224,10 @@ MESSAGE_BYTES = 1 << 16
 
 def send_small_messages() -> None:
     """Before TensorFlow's context starts; afterwards nothing is changed. `DTK_MESSAGE_BYTES` sets another size."""
-    from tensorflow.python.eager import context
-
     stated = os.environ.get("DTK_MESSAGE_BYTES") or str(MESSAGE_BYTES)
     if not stated.isdecimal():
         raise DtkError(f"DTK_MESSAGE_BYTES={stated}: it takes bytes, or 0 for TensorFlow's default")
-    ours = context.context()
+    ours = contexts.context()
     if ours._context_handle is not None or ours._config is not None:
         return
     ours._config = tf.compat.v1.ConfigProto()
