@@ -1,4 +1,4 @@
-"""TensorFlow and Keras, imported at their first use; what takes the place of their functions; which Keras goes with what.
+"""TensorFlow and Keras, imported at first use; what takes the place of their functions; which Keras goes with what.
 
 Up to TensorFlow 2.15 `keras` is Keras 2 and `tf.keras` is that same package; from 2.16 on `keras` is Keras 3, and
 Keras 2 is the package tf_keras. With TF_USE_LEGACY_KERAS=1 `tf.keras` is tf_keras in both, from 2.15 on.

@@ -8,7 +8,6 @@ a `numpy_function` that tells, for which nothing waits; so what can overlap stil
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable
@@ -59,8 +58,12 @@ def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = 
     began, given = (tf.constant(float("nan"), tf.float64), None) if given is None else _passing(given)
     ended, made = _passing(make(given))
     size = 0 if given is None else tf.size(given, tf.int64) * given.dtype.size
-    reporting = functools.partial(_report, report, kind)
-    done = tf.numpy_function(reporting, [began, ended, tf.cast(size, tf.int64)], tf.int64)
+
+    def tell(began: Any, ended: Any, size: Any) -> Any:
+        report(kind, float(began), float(ended), int(size))
+        return size
+
+    done = tf.numpy_function(tell, [began, ended, tf.cast(size, tf.int64)], tf.int64)
     if _independent(done.op):
         return made
     with tf.control_dependencies([done]):  # a graph of TensorFlow 1, which runs what leads to the result
@@ -85,7 +88,8 @@ def _passing(value: Any) -> tuple[Any, Any]:
     One that hung beside the value would be late: with one thread for operations (`dtk` gives a worker its share of the
     cores) TensorFlow first computes what follows.
     """
-    with tf.control_dependencies(_tensors(value)):
+    leaves = [getattr(leaf, "_variant_tensor", leaf) for leaf in tf.nest.flatten(value, expand_composites=True)]
+    with tf.control_dependencies([leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]):  # variant: of an Optional
         now = tf.timestamp()
     _independent(now.op)
     with tf.control_dependencies([now]):
@@ -101,14 +105,3 @@ def _independent(operation: Any) -> bool:
     if manager is not None:
         manager.run_independently(operation)
     return manager is not None
-
-
-def _report(report: Report, kind: str, began: Any, ended: Any, size: Any) -> Any:
-    report(kind, float(began), float(ended), int(size))
-    return size
-
-
-def _tensors(value: Any) -> list[Any]:
-    leaves = tf.nest.flatten(value, expand_composites=True)
-    parts = [getattr(leaf, "_variant_tensor", leaf) for leaf in leaves]  # of an Optional
-    return [part for part in parts if isinstance(part, tf.Tensor)]

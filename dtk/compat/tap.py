@@ -94,8 +94,14 @@ class Tap:
         Otherwise such a model gets its weights inside of the first step, too late to read them as they were before.
         """
         self.model.train_function = self.tapped
+        spec = iterator.element_spec
         try:
-            _build(self.model, iterator.element_spec)
+            if hasattr(self.model, "_symbolic_build"):  # Keras 3
+                self.model._symbolic_build(data_batch=tf.nest.map_structure(first_spec, spec))
+            else:
+                x = spec[0] if isinstance(spec, tuple) else spec
+                with self.model.distribute_strategy.scope():
+                    self.model.build(tf.nest.map_structure(lambda each: first_spec(each).shape, x))
         except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             # Some models can be built by data alone. Training goes on without what only a proof needs.
             print(f"dtk.Recorder: no weights before step 1 ({type(error).__name__}); build the model before fit")
@@ -155,15 +161,6 @@ class Tap:
         with self.model.distribute_strategy.scope(), untracked():
             zeros = tf.zeros(length, tf.float64)
             return tf.Variable(zeros, trainable=False, synchronization=on_read, aggregation=none)
-
-
-def _build(model: Any, spec: Any) -> None:
-    if hasattr(model, "_symbolic_build"):  # Keras 3
-        model._symbolic_build(data_batch=tf.nest.map_structure(first_spec, spec))
-        return
-    x = spec[0] if isinstance(spec, tuple) else spec
-    with model.distribute_strategy.scope():
-        model.build(tf.nest.map_structure(lambda each: first_spec(each).shape, x))
 
 
 def steps_per_execution(model: Any) -> int:

@@ -43,14 +43,11 @@ def _synchronise(keras: Any) -> None:
         original(self, input_shape)
         self.synchronized = True
 
-    if keras_major(keras) >= 3:
-        _synchronise_moments(keras.layers.BatchNormalization)
+    if keras_major(keras) < 3:
+        return
 
-
-def _synchronise_moments(layer: Any) -> None:
-    """Keras 3.15 takes moments of what a mask leaves on each replica alone, and others as an inexact difference."""
-
-    @replaces(layer, "_moments")
+    # Keras 3.15 takes moments of what a mask leaves on each replica alone, and others as an inexact difference.
+    @replaces(keras.layers.BatchNormalization, "_moments")
     def moments(original: Any, self: Any, inputs: Any, mask: Any) -> Any:
         context = tf.distribute.get_replica_context()
         if context is None:
