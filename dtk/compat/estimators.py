@@ -172,10 +172,7 @@ _given = threading.local()  # what loss a Keras optimizer was given; MirroredStr
 
 def apply(listener: Any, replicas: int) -> None:
     """Wraps Estimator's methods in this process, which has so many replicas. listener: of `dtk.worker.hooks`."""
-    from tensorflow.python.training import basic_session_run_hooks
-    from tensorflow_estimator.python.estimator import estimator, run_config, training
-
-    cls = estimator.Estimator
+    cls = f"{_CORE}.estimator:Estimator"
 
     @replaces(cls, "_train_model")
     def train_model(original: Any, self: Any, input_fn: Any, hooks: Any, saving_listeners: Any) -> Any:
@@ -203,19 +200,21 @@ def apply(listener: Any, replicas: int) -> None:
     def evaluate(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         return listener.evaluation(lambda: original(self, *args, **kwargs))
 
-    training._TrainingExecutor._start_continuous_evaluation = lambda self: listener.follow_training(self)
+    @replaces(f"{_CORE}.training:_TrainingExecutor", "_start_continuous_evaluation")
+    def evaluate_all(original: Any, self: Any) -> None:
+        listener.follow_training(self)
 
-    @replaces(basic_session_run_hooks.CheckpointSaverHook, "_save")
+    @replaces("tensorflow.python.training.basic_session_run_hooks:CheckpointSaverHook", "_save")
     def save(original: Any, self: Any, session: Any, step: Any) -> Any:
         stop = original(self, session, step)
         listener.saved(f"{self._save_path}-{int(step)}")
         return stop
 
-    _configure(run_config, replicas)
+    _configure(replicas)
 
 
-def _configure(run_config: Any, replicas: int) -> None:
-    @replaces(run_config.RunConfig, "__init__")
+def _configure(replicas: int) -> None:
+    @replaces(f"{_CORE}.run_config:RunConfig", "__init__")
     def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         # A parameter `strategy` holds TensorFlow's default strategy in a baseline; RunConfig can't copy that one.
         default = None if tf.distribute.has_strategy() else tf.distribute.get_strategy()
@@ -223,7 +222,7 @@ def _configure(run_config: Any, replicas: int) -> None:
         original(self, *args, **kwargs)
         if replicas > 1:
             # A v1 session has one CPU, whatever tf.config says, and puts all replicas there: their all-reduce hangs.
-            given = self._session_config or run_config.get_default_session_config()
+            given = self._session_config or sys.modules[f"{_CORE}.run_config"].get_default_session_config()
             given.device_count["CPU"] = replicas
             self._session_config = given
 

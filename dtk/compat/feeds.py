@@ -98,8 +98,8 @@ class Feed:
         self._replicas = 1 if self._strategy is None else self._strategy.num_replicas_in_sync
         self._lock = threading.Lock()
         self._whole = isinstance(source, (tf.data.Dataset, tf.distribute.DistributedDataset))
-        self._source = None if self._whole else _Source(source)
-        self._own = None if self._whole else self._parts()
+        self._source = source if self._whole else _Source(source)
+        self._own: Parts = () if self._whole else self._parts()
         self.replay(None)
         handed = self._distributed(iter(range(self._replicas))) if self._strategy else self._dataset(0)
         self.handed = handed if self._whole else iter(handed)
@@ -122,8 +122,7 @@ class Feed:
         spec = self.source.element_spec
         if self._replicas > 1:
             spec = tf.nest.map_structure(lambda leaf: leaf._value_specs[replica], spec)
-        elements = functools.partial(self._pass if self._whole else self._elements, replica)
-        dataset = tf.data.Dataset.from_generator(elements, output_signature=spec)
+        dataset = tf.data.Dataset.from_generator(lambda: self._elements(replica), output_signature=spec)
         if isinstance(self.source, tf.data.Dataset) and int(self.source.cardinality()) >= 0:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(int(self.source.cardinality())))
         options = tf.data.Options()
@@ -133,7 +132,7 @@ class Feed:
 
     def begins(self) -> None:
         """Before a call: of an iterator as many elements as the call before has read are taken ahead."""
-        if self._source is not None:
+        if not self._whole:
             self._source.fetch(max(1, len(self.given)))
         self.given, self._size, self.lost = [], 0, False
         self.replay(None)
@@ -149,7 +148,7 @@ class Feed:
 
     def _given(self) -> Iterator[Element]:
         """What the source gives, each element kept as the first replica begins to take it."""
-        for element in self._source or self.source:
+        for element in self._source:
             parts: Element = (element,)
             if self._strategy is not None:
                 leaves = map(self._strategy.experimental_local_results, tf.nest.flatten(element))
@@ -158,28 +157,24 @@ class Feed:
             yield parts
 
     def _elements(self, replica: int) -> Iterator[Any]:
-        """An iterator's, for one replica, of all calls."""
-        while (found := self._next(replica, None)) is not None:
+        """What one replica reads: of a dataset in one pass, of an iterator in all calls."""
+        parts = self._pass(replica) if self._whole else None
+        while True:
+            with self._lock:
+                found = next((parts or self._now)[replica], None)
+            if found is None:
+                return
             yield found[replica]
 
-    def _pass(self, replica: int) -> Iterator[Any]:
-        """A dataset's, for one replica, of one pass."""
+    def _pass(self, replica: int) -> Parts:
+        """What is gone through in the pass over a dataset that the replica begins."""
         with self._lock:
             number = self._passes[replica]
             self._passes[replica] += 1
             if number == len(self._begun):
                 self._begun.append(self._parts())
             self.lost = self.lost or (number > 0 and self._again is None)
-            parts = self._begun[number]
-        while (found := self._next(replica, parts)) is not None:
-            yield found[replica]
-
-    def _next(self, replica: int, parts: Parts | None) -> Element | None:
-        """The element that the replica reads next; None at the end. parts: of a dataset's pass; None: an iterator's."""
-        with self._lock:
-            parts = parts or self._now
-            assert parts is not None, "an iterator has its own from the start"
-            return next(parts[replica], None)
+            return self._begun[number]
 
     def _keep(self, element: Element) -> None:
         leaves = [leaf for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor)]
@@ -237,13 +232,12 @@ class _Source:
 _READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
-Report = Callable[..., None]  # takes the lists of `dtk.records.events.Augments`
 
+def watch_datasets(report: Callable[..., None]) -> None:
+    """From now on; TensorFlow may be imported or not.
 
-def watch_datasets(report: Report) -> None:
-    """report: gets what a map's function, or a generator, has that may differ, and the readers of data sharded by file.
-
-    From now on; TensorFlow may be imported or not.
+    report: gets the lists of `dtk.records.events.Augments`: what a map's function, or a generator, has that may differ,
+    and the readers of data sharded by file.
     """
 
     @replaces("tensorflow:data.Dataset", "map")

@@ -133,9 +133,9 @@ def read(table: Sequence[Variable]) -> list[list[Any]]:
     """
     global _reading
     in_graph = [each for each in table if isinstance(each, InGraph)]
-    for session in {id(each.session): each.session for each in in_graph if each.session is not None}.values():
-        its = [each for each in in_graph if each.session is session]
-        for each, now in zip(its, session.run([each.tensors for each in its]), strict=True):
+    session = in_graph[0].session if in_graph else None  # one Estimator's have the same
+    if session is not None:
+        for each, now in zip(in_graph, session.run([each.tensors for each in in_graph]), strict=True):
             each.hold([np.asarray(value) for value in now])
     eager = [each for each in table if not isinstance(each, InGraph)]
     if not _reading.reads(eager):
