@@ -138,10 +138,11 @@ def broadcast_locally(local: Mapping[str, bool]) -> None:
     def initial(original: Any, self: Any, replica_id: int, device: Any, primary_var: Any, **kwargs: Any) -> Any:
         if not local["on"] or replica_id:
             return original(self, replica_id, device, primary_var, **kwargs)
-        return lambda: _own_value(device, kwargs["initial_value"], kwargs.get("dtype"))
 
+        def own_value() -> Any:
+            with tf.device(device):
+                value = kwargs["initial_value"]
+                value = value() if callable(value) else value
+                return tf.convert_to_tensor(getattr(value, "wrapped_value", value), dtype=kwargs.get("dtype"))
 
-def _own_value(device: Any, value: Any, kind: Any) -> Any:
-    with tf.device(device):
-        value = value() if callable(value) else value
-        return tf.convert_to_tensor(getattr(value, "wrapped_value", value), dtype=kind)
+        return own_value

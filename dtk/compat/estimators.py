@@ -43,7 +43,18 @@ def api() -> ModuleType:
         names, convert = tf.estimator, tf.keras.estimator.model_to_estimator
     else:
         errors.need("estimator", "dtk.estimator")
-        _stand_in()
+        # Puts the three missing pieces where the package's submodules look for them.
+        spec = importlib.util.find_spec("tensorflow_estimator")
+        assert spec is not None, "errors.need has found it"
+        package = ModuleType("tensorflow_estimator")
+        package.__path__ = list(spec.submodule_search_locations or [])
+        package.__spec__ = spec
+        exporting = ModuleType(f"{_CORE}.estimator_export")
+        # `@estimator_export("estimator.X")`, without an API to export to.
+        vars(exporting)["estimator_export"] = lambda *names, v1=None: lambda symbol: symbol
+        sys.modules.setdefault("tensorflow.python.distribute.estimator_training", sys.modules[__name__])
+        for module in (package, exporting):
+            sys.modules.setdefault(module.__name__, module)
         names, convert = importlib.import_module(_API), _model_to_estimator
     vars(names)["model_to_estimator"] = convert
     return names
@@ -61,21 +72,6 @@ def _model_to_estimator(keras_model: Any = None, **kwargs: Any) -> Any:
         )
     make = importlib.import_module(f"{_CORE}.keras_lib").model_to_estimator
     return make(keras_model, **{"checkpoint_format": "checkpoint", **kwargs}, use_v2_estimator=True)
-
-
-def _stand_in() -> None:
-    """Puts the three missing pieces where the package's submodules look for them."""
-    spec = importlib.util.find_spec("tensorflow_estimator")
-    assert spec is not None, "errors.need has found it"
-    package = ModuleType("tensorflow_estimator")
-    package.__path__ = list(spec.submodule_search_locations or [])
-    package.__spec__ = spec
-    exporting = ModuleType(f"{_CORE}.estimator_export")
-    # `@estimator_export("estimator.X")`, without an API to export to.
-    vars(exporting)["estimator_export"] = lambda *names, v1=None: lambda symbol: symbol
-    sys.modules.setdefault("tensorflow.python.distribute.estimator_training", sys.modules[__name__])
-    for module in (package, exporting):
-        sys.modules.setdefault(module.__name__, module)
 
 
 # ---- in place of tensorflow.python.distribute.estimator_training: the functions by the names that Estimator calls,

@@ -153,7 +153,11 @@ class Feed:
             if self._strategy is not None:
                 leaves = map(self._strategy.experimental_local_results, tf.nest.flatten(element))
                 parts = tuple(tf.nest.pack_sequence_as(element, its) for its in zip(*leaves, strict=True))
-            self._keep(parts)
+            tensors = [leaf for leaf in tf.nest.flatten(parts) if isinstance(leaf, tf.Tensor)]
+            self._size += sum(each.shape.num_elements() * (each.dtype.size or 8) for each in tensors)  # strings: 0
+            self.lost = self.lost or self._size > self.MOST
+            if not self.lost:
+                self.given.append(parts)
             yield parts
 
     def _elements(self, replica: int) -> Iterator[Any]:
@@ -175,13 +179,6 @@ class Feed:
                 self._begun.append(self._parts())
             self.lost = self.lost or (number > 0 and self._again is None)
             return self._begun[number]
-
-    def _keep(self, element: Element) -> None:
-        leaves = [leaf for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor)]
-        self._size += sum(leaf.shape.num_elements() * (leaf.dtype.size or 8) for leaf in leaves)  # strings: 0
-        self.lost = self.lost or self._size > self.MOST
-        if not self.lost:
-            self.given.append(element)
 
 
 def rows(feeds: Iterable[Feed], *arguments: Any) -> list[list[float]]:

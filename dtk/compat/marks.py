@@ -45,8 +45,8 @@ def listen(report: Report) -> None:
 
 
 def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = None) -> Any:
-    if _compiled():
-        return make(given)
+    from tensorflow.python.ops import control_flow_util
+
     # In an eager loop the call lasts as long as what it does.
     if tf.executing_eagerly():
         eagerly = time.time()
@@ -54,6 +54,9 @@ def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = 
         size = 0 if given is None else int(given.shape.num_elements()) * int(given.dtype.size)
         report(kind, eagerly, time.time(), size)
         return made
+    # What goes to XLA has no clock: its error would be about ours, and hide the learner's. No public function tells.
+    if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        return make(given)
     # A root of a graph runs at any time: of a wait for data only the end is known.
     began, given = (tf.constant(float("nan"), tf.float64), None) if given is None else _passing(given)
     ended, made = _passing(make(given))
@@ -68,18 +71,6 @@ def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = 
         return made
     with tf.control_dependencies([done]):  # a graph of TensorFlow 1, which runs what leads to the result
         return tf.nest.map_structure(tf.identity, made)
-
-
-def _compiled() -> bool:
-    """Whether what is made here goes to XLA, which has no clock: its error would be about ours, and hide the learner's.
-
-    No public function tells (`GraphOrParentsInXlaContext`, TensorFlow 2.15 to 2.21).
-    """
-    from tensorflow.python.ops import control_flow_util
-
-    return not tf.executing_eagerly() and bool(
-        control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
-    )
 
 
 def _passing(value: Any) -> tuple[Any, Any]:

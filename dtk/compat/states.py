@@ -64,12 +64,10 @@ class Variable:
 
     def assign(self, values: list[Any]) -> None:
         """Writes a value for each copy, or one for all; without the other workers."""
-        from tensorflow.python.ops.gen_resource_variable_ops import assign_variable_op
-
         for k, ref in enumerate(self.copies):
             copy = ref()
             if copy is not None:
-                assign_variable_op(copy.handle, values[k % len(values)])
+                tf.raw_ops.AssignVariableOp(resource=copy.handle, value=values[k % len(values)])
 
 
 @dataclass(eq=False)
@@ -104,9 +102,9 @@ def of_graph() -> list[InGraph]:
             if leaf.handle.name in seen:
                 continue  # one of a variable that was there before
             seen.add(leaf.handle.name)
-            made = _described(leaf, InGraph, "")
-            alike = [each for each in found.values() if each.identity[:-1] == made.identity]
-            made.identity = (*made.identity, len(alike))
+            made = _described(leaf, InGraph, "", 0)
+            alike = [each for each in found.values() if each.identity[:-1] == made.identity[:-1]]
+            made.identity = (*made.identity[:-1], len(alike))
             entry = found.setdefault(made.name, made)
             given = tf.compat.v1.placeholder(leaf.dtype.base_dtype, leaf.shape)
             entry.tensors.append(leaf.read_value())
@@ -276,7 +274,8 @@ def _refresh() -> None:
             continue
         key = key_of(leaf)
         if key not in found:
-            found[key] = _of_handle.get(handle._id) or _entry(leaf)
+            number = getattr(leaf, "_dtk_number", 0)
+            found[key] = _of_handle.get(handle._id) or _described(leaf, Variable, leaf._dtk_role, number)
             found[key].copies = []
         found[key].copies.append(ref)
         seen[handle._id] = found[key]
@@ -307,12 +306,6 @@ def drawn_from(captured: Sequence[Any]) -> None:
             leaf._dtk_role, _stale = "data", True
 
 
-def _entry(leaf: Any) -> Variable:
-    made: Variable = _described(leaf, Variable, leaf._dtk_role)
-    made.identity = (*made.identity, getattr(leaf, "_dtk_number", 0))
-    return made
-
-
 def _numbered(leaf: Any, name: str) -> int:
     """A new variable's place among those of its name, type and shape.
 
@@ -323,15 +316,15 @@ def _numbered(leaf: Any, name: str) -> int:
     return _counted[alike]
 
 
-def _described(leaf: Any, cls: Any, role: str) -> Any:
-    """What is known of a variable by one of its copies; its identity still lacks the place among those of the same."""
+def _described(leaf: Any, cls: Any, role: str, number: int) -> Any:
+    """What is known of a variable by one of its copies. number: its place among those of the same identity."""
     name = getattr(leaf, "_dtk_path", "") or _SUFFIX.sub("", str(leaf.name))
     dtype, shape = leaf.dtype.base_dtype.name, tuple(leaf.shape.as_list())
     on_read = leaf.synchronization == tf.VariableSynchronization.ON_READ
     strategy = getattr(leaf, "_distribute_strategy", None) or getattr(leaf, "distribute_strategy", None)
     by_replica = on_read or any(word in name for word in MOVING)
     kept = "by replica" if by_replica else ("mirrored" if strategy is not None else "own")
-    identity = (_NUMBER.sub("", name), dtype, shape)
+    identity = (_NUMBER.sub("", name), dtype, shape, number)
     return cls(name, identity, dtype, shape, kept, leaf.aggregation.name.lower(), bool(leaf.trainable), role)
 
 

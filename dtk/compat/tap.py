@@ -53,22 +53,19 @@ class Tap:
         self.detach()
         slots = steps_per_execution(self.model)
         self._before = vars(self.model).get("train_step")
-        if self.tapped is None or self.plain is not self.model.train_function or self.slots != slots:
-            self._make(slots)
-        else:  # the train function of the `fit` before: there is no need to trace it again
-            self.model.train_step = self._step
+        if self.tapped is not None and self.plain is self.model.train_function and self.slots == slots:
+            self.model.train_step = self._step  # and the train function of the `fit` before, without tracing it again
+        else:
+            # One variable holds all, so that it takes one read: [steps so far, WIDTH numbers a step]
+            self._cells, self.slots = self._local(1 + WIDTH * slots), slots
+            self._seen = 0  # steps that `read` has handed out
+            self._locals = self.model.distribute_strategy.experimental_local_results(self._cells)
+            self.plain = self.model.train_function
+            self.model.train_step = self._step = self._wrap(self.model.train_step)
+            self.model.make_train_function(force=True)
+            self.tapped = self.model.train_function
         self.owner = owner
         self.model.train_function = self.tapped if self.model.built else self._building
-
-    def _make(self, slots: int) -> None:
-        # One variable holds all, so that it takes one read: [steps so far, WIDTH numbers a step]
-        self._cells, self.slots = self._local(1 + WIDTH * slots), slots
-        self._seen = 0  # steps that `read` has handed out
-        self._locals = self.model.distribute_strategy.experimental_local_results(self._cells)
-        self.plain = self.model.train_function
-        self.model.train_step = self._step = self._wrap(self.model.train_step)
-        self.model.make_train_function(force=True)
-        self.tapped = self.model.train_function
 
     def detach(self) -> None:
         """Leaves the model as it was before `attach`."""

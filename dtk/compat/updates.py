@@ -109,13 +109,14 @@ def watch_scaling(cls: Any, name: str) -> None:
         return scaled
 
 
-_precision: set[str] = set()  # half types that a graph computes in that took a gradient
+_HALF = {"bfloat16": 2.0**-9, "float16": 2.0**-12}  # the unit in the last place, relative
+_half: set[str] = set()  # of these types, those that a graph computes in that took a gradient
 _stateful: set[str] = set()  # kinds of draws of such a graph whose state can't be read or set
 
 
 def precision() -> float:
     """The unit in the last place, relative, of the coarsest type that training steps compute in; 0: of float32."""
-    return max((2.0**-9 if name == "bfloat16" else 2.0**-12 for name in _precision), default=0.0)
+    return max((_HALF[name] for name in _half), default=0.0)
 
 
 def stateful_draws() -> list[str]:
@@ -131,9 +132,7 @@ def _look_at_graph() -> None:
     for operation in graph.get_operations():
         if _DRAWS.search(operation.type) and not operation.type.startswith("State"):
             _stateful.add(operation.type)
-        for output in operation.outputs[:1]:
-            if output.dtype.base_dtype in (tf.bfloat16, tf.float16):
-                _precision.add(output.dtype.base_dtype.name)
+        _half.update(_HALF.keys() & {output.dtype.base_dtype.name for output in operation.outputs[:1]})
 
 
 _eager_draws: list[str] | None = None  # what draws in eager steps; None: not known
