@@ -186,21 +186,20 @@ def counts(replicas: int) -> None:
     Of the strategy that it is given, and of each that it makes.
     """
 
-    def watch(library: Any) -> None:
+    def tell(tensorflow: Any) -> None:
+        from tensorflow.python.distribute.distribute_lib import StrategyBase
+
         def num_replicas_in_sync(self: Any) -> Any:
             reader = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")[0]
             return 1 if reader in ("tensorflow", "keras", "tf_keras", "dtk") else Told(replicas)
 
-        library.StrategyBase.num_replicas_in_sync = property(num_replicas_in_sync)
-
-    def convert(tensorflow: Any) -> None:
         def as_one(value: Told, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
             return tensorflow.constant(1, dtype, name=name)
 
+        StrategyBase.num_replicas_in_sync = property(num_replicas_in_sync)
         tensorflow.register_tensor_conversion_function(Told, as_one, priority=0)
 
-    wrapt.register_post_import_hook(watch, "tensorflow.python.distribute.distribute_lib")
-    wrapt.register_post_import_hook(convert, "tensorflow")
+    wrapt.register_post_import_hook(tell, "tensorflow")
 
 
 def has_a_cluster() -> bool:

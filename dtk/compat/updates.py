@@ -109,14 +109,14 @@ def watch_scaling(cls: Any, name: str) -> None:
         return scaled
 
 
-_HALF = {"bfloat16": 2.0**-9, "float16": 2.0**-12}  # the unit in the last place, relative
+_UNITS = {"bfloat16": 2.0**-9, "float16": 2.0**-12}  # the unit in the last place, relative
 _half: set[str] = set()  # of these types, those that a graph computes in that took a gradient
 _stateful: set[str] = set()  # kinds of draws of such a graph whose state can't be read or set
 
 
 def precision() -> float:
     """The unit in the last place, relative, of the coarsest type that training steps compute in; 0: of float32."""
-    return max((_HALF[name] for name in _half), default=0.0)
+    return max((_UNITS[name] for name in _half), default=0.0)
 
 
 def stateful_draws() -> list[str]:
@@ -132,7 +132,7 @@ def _look_at_graph() -> None:
     for operation in graph.get_operations():
         if _DRAWS.search(operation.type) and not operation.type.startswith("State"):
             _stateful.add(operation.type)
-        _half.update(_HALF.keys() & {output.dtype.base_dtype.name for output in operation.outputs[:1]})
+        _half.update(_UNITS.keys() & {output.dtype.base_dtype.name for output in operation.outputs[:1]})
 
 
 _eager_draws: list[str] | None = None  # what draws in eager steps; None: not known
@@ -217,14 +217,11 @@ def _called(target: Any) -> str:
 # `AssignAddVariableOp` an update on a resource that belongs to no checkpoint, made by the worker's first replica.
 
 _CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
-
-
 _all: list[UpdateCounter] = []
 _known: weakref.WeakKeyDictionary[Any, UpdateCounter] = weakref.WeakKeyDictionary()
-# How many recorded steps are being traced, or run eagerly, now. Of all threads: MirroredStrategy traces every replica
+# The recorded steps that are being traced, or run eagerly, now. Of all threads: MirroredStrategy traces every replica
 # in a thread of its own, and a LossScaleOptimizer each of its updates in yet another.
-_depth = 0
-_lock = threading.Lock()
+_under_way: list[Taken] = []
 
 
 class UpdateCounter:
@@ -315,15 +312,12 @@ def recorded_step(taken: Taken) -> Iterator[None]:
 
     taken: gets each target of a gradient with respect to variables.
     """
-    global _depth
-    with _lock:
-        _depth += 1
+    _under_way.append(taken)
     try:
         with changed(_within, taken=taken, scaled={}):
             yield
     finally:
-        with _lock:
-            _depth -= 1
+        _under_way.remove(taken)
 
 
 def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
@@ -346,28 +340,30 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
             facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
             traced(counter, **facts, settings=_settings(optimizer))
         if _replica(replicas) == 0:
-            counter.add(_depth > 0)
+            counter.add(inside=bool(_under_way))
 
-    if keras_major(keras) >= 3:
-        if keras.backend.backend() == "tensorflow":
-            _wrap(keras.optimizers.Optimizer, "apply", "grads", _of_keras_3, count)
-            for cls in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
-                watch_scaling(cls, "scale_loss")
-        return
-    _wrap(keras.optimizers.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2, count)
-    _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2, count)
-    for cls in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # one for each kind of optimizer
-        watch_scaling(cls, "get_scaled_loss")
+    if keras_major(keras) < 3:
+        _wrap(keras.optimizers.Optimizer, "apply_gradients", "grads_and_vars", count)
+        _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", "grads_and_vars", count)
+        for cls in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # one for each kind of optimizer
+            watch_scaling(cls, "get_scaled_loss")
+    elif keras.backend.backend() == "tensorflow":
+        _wrap(keras.optimizers.Optimizer, "apply", "grads", count)
+        for cls in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
+            watch_scaling(cls, "scale_loss")
 
 
-def _wrap(cls: Any, name: str, word: str, variables: Callable[..., Any], count: Callable[..., None]) -> None:
+def _wrap(cls: Any, name: str, word: str, count: Callable[..., None]) -> None:
     """word: what the method calls its first argument."""
 
     @replaces(cls, name)
     def apply(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         first, *rest = args or (kwargs.pop(word),)
         given = list(first)  # Keras 2 takes an iterator as well, which can be gone through once
-        count(self, *variables(self, given, *rest, **kwargs))
+        if word == "grads":
+            count(self, *_of_keras_3(self, given, *rest, **kwargs))
+        else:
+            count(self, [variable for _, variable in given], [])  # Keras 2 adds up rows of one number first
         return unit(self, functools.partial(original, self), (given, *rest), kwargs)
 
 
@@ -379,10 +375,6 @@ def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any =
     # What is linear in the gradient adds the rows of one number up as it applies them.
     linear = type(optimizer).__name__ == "SGD" and not getattr(optimizer, "momentum", 0)
     return [v for _, v in pairs], [] if linear else rows
-
-
-def _of_keras_2(optimizer: Any, pairs: list[Any], *args: Any, **kwargs: Any) -> tuple[list[Any], list[str]]:
-    return [variable for _, variable in pairs], []  # Keras 2 adds up rows of one number first
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:
