@@ -20,11 +20,13 @@ from typing import Any
 
 from dtk import errors
 from dtk.compat.fingerprint import row
-from dtk.compat.libraries import changed, installed_keras_2, keras, replaces, tf
+from dtk.compat.libraries import Lazy, changed, installed_keras_2, keras, replaces, tf
 from dtk.errors import ClusterConfigError
 
 _API = "tensorflow_estimator._api.v2.estimator"  # the package's own list of tf.estimator's names in TensorFlow 2
 _CORE = "tensorflow_estimator.python.estimator"
+_coordinator: Any = Lazy("tensorflow.python.distribute.distribute_coordinator")
+_tasks: Any = Lazy("tensorflow.python.distribute.distribute_coordinator_context")
 _INDEPENDENT_WORKER = "independent_worker"  # distribute_coordinator.CoordinatorMode
 
 
@@ -81,15 +83,15 @@ def _model_to_estimator(keras_model: Any = None, **kwargs: Any) -> Any:
 def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
     """RunConfig with a strategy: its tasks come from TF_CONFIG, as without; and who coordinates them."""
     config._distribute_coordinator_mode = None
-    tasks = tf_config.get("cluster", {})
-    if not tasks or not config._train_distribute:
+    jobs = tf_config.get("cluster", {})
+    if not jobs or not config._train_distribute:
         config._init_distributed_setting_from_environment_var(tf_config)
         config._maybe_overwrite_session_config_for_distributed_training()
         return
     # RunConfig itself insists on a task of type "chief", which MultiWorkerMirroredStrategy does without. It starts as
     # a single process's; the true state is known where the strategy is configured: see _take_task.
     config._init_distributed_setting_from_environment_var({})
-    config._cluster_spec = tf.train.ClusterSpec(tasks)
+    config._cluster_spec = tf.train.ClusterSpec(jobs)
     config._distribute_coordinator_mode = _INDEPENDENT_WORKER
 
 
@@ -100,7 +102,6 @@ def should_run_distribute_coordinator(config: Any) -> bool:
 
 def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor_class: Any) -> None:
     """This task's part: training, or, in the evaluator, evaluation until training has ended."""
-    from tensorflow.python.distribute import distribute_coordinator
 
     def train(strategy: Any) -> None:
         mine = _take_task(estimator, "train", strategy)
@@ -113,7 +114,7 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor
     # The coordinator is still in TensorFlow: it configures the strategy with the cluster, and tells
     # MonitoredTrainingSession by a context which task this is, so that only the chief writes to model_dir.
     config = estimator.config
-    distribute_coordinator.run_distribute_coordinator(
+    _coordinator.run_distribute_coordinator(
         train,
         config.train_distribute,
         evaluate,
@@ -125,9 +126,7 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor
 
 def _take_task(estimator: Any, part: str, strategy: Any) -> Any:
     """A copy of the estimator that knows its task, and trains or evaluates under the configured strategy."""
-    from tensorflow.python.distribute import distribute_coordinator_context
-
-    task = distribute_coordinator_context.get_current_worker_context()
+    task = _tasks.get_current_worker_context()
     mine = copy.deepcopy(estimator)
     config = mine._config
     setattr(config, f"_{part}_distribute", strategy)

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from dtk.compat.fingerprint import fingerprint, first_leaf
-from dtk.compat.libraries import replaces, tf
+from dtk.compat.libraries import Lazy, replaces, tf
 from dtk.compat.per_replica import local_values
 from dtk.compat.states import drawn_from
 from dtk.compat.updates import drawn
 
+_iterators: Any = Lazy("tensorflow.python.data.ops.iterator_ops")
 Element = tuple[Any, ...]  # of each replica its part
 Parts = tuple[Iterator[Element], ...]  # of each replica what it goes through
 MOST_CALLED = 50  # functions that are asked for what they read
@@ -28,9 +29,7 @@ MOST_CALLED = 50  # functions that are asked for what they read
 
 def is_data(value: Any) -> bool:
     """Whether it hands out data, so that a call that reads it can't be made again with the same."""
-    from tensorflow.python.data.ops.iterator_ops import IteratorBase
-
-    kinds = (IteratorBase, tf.data.Dataset, tf.distribute.DistributedDataset)
+    kinds = (_iterators.IteratorBase, tf.data.Dataset, tf.distribute.DistributedDataset)
     return isinstance(value, kinds) or (hasattr(value, "get_next") and not isinstance(value, type))
 
 
@@ -67,9 +66,7 @@ def read_beside(function: Any) -> list[tuple[Any, Callable[[Any], None]]]:
 
 def can_be_fed(value: Any) -> bool:
     """Whether a `Feed` can stand for it."""
-    from tensorflow.python.data.ops.iterator_ops import OwnedIterator
-
-    return isinstance(value, (OwnedIterator, tf.data.Dataset)) or _is_distributed(value)
+    return isinstance(value, (_iterators.OwnedIterator, tf.data.Dataset)) or _is_distributed(value)
 
 
 def _is_distributed(value: Any) -> bool:

@@ -23,7 +23,7 @@ from dtk.language import N_, _
 _OLDEST = (3, 12)  # of Keras 3, as in pyproject.toml
 
 
-class _Lazy:
+class Lazy:
     """Imports a module at the first use; its attributes are asked for each time, because `tf.keras` may change.
 
     The kernel imports modules of workers, and must not load TensorFlow for it; so does the process that workers are
@@ -37,9 +37,9 @@ class _Lazy:
         return getattr(importlib.import_module(self._module), name)
 
 
-tf: Any = _Lazy("tensorflow")
-keras: Any = _Lazy("keras")
-contexts: Any = _Lazy("tensorflow.python.eager.context")  # not public: `contexts.context()` is TensorFlow's only one
+tf: Any = Lazy("tensorflow")
+keras: Any = Lazy("keras")
+contexts: Any = Lazy("tensorflow.python.eager.context")  # not public: `contexts.context()` is TensorFlow's only one
 
 
 def replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

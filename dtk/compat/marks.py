@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dtk.compat.libraries import changed, replaces, tf
+from dtk.compat.libraries import Lazy, changed, replaces, tf
 
 TAKE, REDUCE = "take", "reduce"
 Report = Callable[[str, float, float, int], None]  # kind, begin and end in seconds of time.time(), bytes
 
+_control_flow: Any = Lazy("tensorflow.python.ops.control_flow_util")
 _ITERATORS = (
     "tensorflow.python.distribute.input_lib:DistributedIteratorBase",
     "tensorflow.python.data.ops.iterator_ops:OwnedIterator",
@@ -45,8 +46,6 @@ def listen(report: Report) -> None:
 
 
 def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = None) -> Any:
-    from tensorflow.python.ops import control_flow_util
-
     # In an eager loop the call lasts as long as what it does.
     if tf.executing_eagerly():
         eagerly = time.time()
@@ -55,7 +54,7 @@ def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = 
         report(kind, eagerly, time.time(), size)
         return made
     # What goes to XLA has no clock: its error would be about ours, and hide the learner's. No public function tells.
-    if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+    if _control_flow.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
         return make(given)
     # A root of a graph runs at any time: of a wait for data only the end is known.
     began, given = (tf.constant(float("nan"), tf.float64), None) if given is None else _passing(given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dtk.compat.libraries import tf
+from dtk.compat.libraries import Lazy, tf
 from dtk.records.events import Scope
 
 
@@ -23,9 +23,7 @@ def is_mirrored(value: Any) -> bool:
 
     The class is not public; `tests/test_clusters_stops.py` fails where it is gone.
     """
-    from tensorflow.python.distribute.values import Mirrored
-
-    return isinstance(value, Mirrored)
+    return isinstance(value, Lazy("tensorflow.python.distribute.values").Mirrored)
 
 
 def first_spec(spec: Any) -> Any:

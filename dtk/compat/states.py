@@ -107,10 +107,9 @@ def of_graph() -> list[InGraph]:
             made.identity = (*made.identity[:-1], len(alike))
             entry = found.setdefault(made.name, made)
             given = tf.compat.v1.placeholder(leaf.dtype.base_dtype, leaf.shape)
+            entry.copies.append(None)  # there is nothing to refer to
             entry.tensors.append(leaf.read_value())
             entry.setters.append((tf.raw_ops.AssignVariableOp(resource=leaf.handle, value=given), given))
-    for entry in found.values():
-        entry.copies = [None] * len(entry.tensors)  # as many; there is nothing to refer to
     return list(found.values())
 
 
@@ -280,11 +279,8 @@ def _refresh() -> None:
         found[key].copies.append(ref)
         seen[handle._id] = found[key]
     for entry in found.values():
-        if not entry.ready:
-            entry.ready = all(
-                leaf is not None and bool(tf.raw_ops.VarIsInitializedOp(resource=leaf.handle))
-                for leaf in (ref() for ref in entry.copies)
-            )
+        handles = [ref().handle for ref in entry.copies]  # none is gone: `alive` holds them
+        entry.ready = entry.ready or all(bool(tf.raw_ops.VarIsInitializedOp(resource=each)) for each in handles)
     _leaves[:] = [ref for ref, _ in alive]
     _of_handle.clear()
     _of_handle.update(seen)
