@@ -103,11 +103,8 @@ def copies(weight: Any) -> Copies | None:
 
 def strategy_of(weights: list[Any]) -> Any:
     """The strategy in whose scope the weights were made; None where they were made in none."""
-    for weight in weights:
-        strategy = getattr(_variable(weight), "distribute_strategy", None)
-        if strategy is not None:
-            return strategy
-    return None
+    found = (getattr(_variable(weight), "distribute_strategy", None) for weight in weights)
+    return next((strategy for strategy in found if strategy is not None), None)
 
 
 def scope_of(weights: list[Any]) -> Scope:

@@ -85,14 +85,12 @@ def several(replicas: int, follows: int = 0) -> None:
         return found, kind
 
     if follows:
-        seeds = "tensorflow.python.framework.random_seed"
-        wrapt.register_post_import_hook(lambda module: _draw_as(module, follows, replicas // follows), seeds)
-
+        each = replicas // follows
+        _draw_as(follows, each)
         for owner in (EXTENDED, "tensorflow.python.distribute.mirrored_strategy:MirroredExtended"):
             replaces(owner, "_get_variable_creator_initial_value")(_begins_with)
 
         # A batch's parts go to the workers in turn, but to the replicas of one process one after the other.
-        each = replicas // follows
         order = [replica % each * follows + replica // each for replica in range(replicas)]
 
         @replaces("tensorflow.python.distribute.input_util", "get_distributed_dataset")
@@ -113,21 +111,21 @@ def _begins_with(original: Any, self: Any, replica_id: int, device: Any, primary
     return functools.cache(value) if callable(value) and not replica_id and tf.inside_function() else value
 
 
-def _draw_as(random_seed: Any, workers: int, each: int) -> None:
+def _draw_as(workers: int, each: int) -> None:
     """Has the replicas of each worker draw by the seeds that they have in its own process.
 
     TensorFlow counts the operations of a graph that draw without a seed of their own, and one process has those of all
     workers in one graph. each: replicas of one worker. tests/test_states.py tells when the count has another name.
     """
-    counted = random_seed._graph_to_seed_dict
+    home = "tensorflow.python.framework.random_seed"
     places = weakref.WeakKeyDictionary[Any, list[int]]()  # by graph, how far each worker's replicas are
 
-    @replaces(random_seed, "get_seed")
+    @replaces(home, "get_seed")
     def get_seed(original: Any, op_seed: Any) -> Any:
         graph, context = tf.compat.v1.get_default_graph(), tf.distribute.get_replica_context()
         if tf.executing_eagerly() or op_seed is not None:
             return original(op_seed)
-        place = places.setdefault(graph, [0] * workers)
+        counted, place = sys.modules[home]._graph_to_seed_dict, places.setdefault(graph, [0] * workers)
         own = tf.distribute.has_strategy() and context is not None
         who = [tf.get_static_value(context.replica_id_in_sync_group) // each] if own else range(workers)
         counted[graph] = max(place[worker] for worker in who)

@@ -180,20 +180,6 @@ def drawn(graph: Any) -> list[str]:
     return list(dict.fromkeys(found))[:_MOST]
 
 
-def clips() -> list[str] | None:
-    """The kinds of clipping (tf.clip_by_*) since the last gradient, in the graph that is being made.
-
-    A branch, or a function, that only applies gradients is part of the graph around it that took them. None: not known,
-    without a graph, or where none of these took a gradient.
-    """
-    names: list[str] = []
-    for graph in _graphs() or []:
-        names += [operation.name for operation in graph.get_operations()[_gradients.get(graph, 0) :]]
-        if graph in _gradients:
-            return sorted({match[2] for match in map(_CLIP.search, names) if match})
-    return None
-
-
 def _numbers(target: Any) -> list[Any]:
     leaves = [leaf for leaf in tf.nest.flatten(target) if leaf is not None]
     return [tf.reduce_sum(tf.cast(leaf, tf.float64)) for leaf in leaves]
@@ -398,12 +384,20 @@ def _replica(replicas: int) -> int:
 def _clips(optimizer: Any) -> list[str] | None:
     """Clipping of a replica's own gradients, before they are added up; None: not known, where no graph shows it.
 
-    Keras 3 clips first and reduces then; Keras 2 the other way round.
+    The kinds of tf.clip_by_* since the last gradient, in the graph that is being made: a branch, or a function, that
+    only applies gradients is part of the graph around it that took them. Further the optimizer's own in Keras 3, which
+    clips first and reduces then; Keras 2 does it the other way round.
     """
-    found, own = clips(), []
+    names, found = list[str](), None
+    for graph in _graphs() or []:
+        names += [operation.name for operation in graph.get_operations()[_gradients.get(graph, 0) :]]
+        if graph in _gradients:
+            found = sorted({match[2] for match in map(_CLIP.search, names) if match})
+            break
     if hasattr(optimizer, "stateless_apply"):  # which optimizers of Keras 3 alone have
         own = [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
-    return [*(found or []), *own] if own or found is not None else None
+        return [*(found or []), *own] if own else found
+    return found
 
 
 # ---- an optimizer that is to update the same variables without a step

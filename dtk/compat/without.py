@@ -106,17 +106,18 @@ def _pattern(shape: Any, step: float) -> Any:
 
 
 def _uniform(shape: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    return tf.cast(_pattern(shape, 0.6180339887), dtype or next((a for a in args if _is_type(a)), tf.float32))
+    values = _pattern(shape, 0.6180339887)
+    return tf.cast(values, dtype or next((a for a in args if isinstance(a, tf.DType)), tf.float32))
 
 
 def _normal(shape: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
     values = 1.414 * tf.sin(6.2831853 * _pattern(shape, 0.3819660113))
-    return tf.cast(values, dtype or next((a for a in args if _is_type(a)), tf.float32))
+    return tf.cast(values, dtype or next((a for a in args if isinstance(a, tf.DType)), tf.float32))
 
 
 def _whole(shape: Any, *args: Any, minval: Any = None, maxval: Any = None, **kwargs: Any) -> Any:
     if minval is None:  # (shape, key, counter, alg, minval, maxval), or without the three in the middle
-        minval, maxval = [arg for arg in args if not _is_type(arg)][-2:]
+        minval, maxval = [arg for arg in args if not isinstance(arg, tf.DType)][-2:]
     low, high = tf.convert_to_tensor(minval), tf.convert_to_tensor(maxval)
     span = tf.cast(high - low, tf.float64)
     return low + tf.cast(tf.floor(_pattern(shape, 0.6180339887) * span), low.dtype)
@@ -127,12 +128,8 @@ def _shuffled(value: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _likeliest(logits: Any, num_samples: Any, *args: Any, output_dtype: Any = None, **kwargs: Any) -> Any:
-    kind = output_dtype or next((a for a in args if _is_type(a)), tf.int64)
+    kind = output_dtype or next((a for a in args if isinstance(a, tf.DType)), tf.int64)
     return tf.cast(tf.repeat(tf.argmax(logits, axis=-1)[:, None], num_samples, axis=1), kind)
-
-
-def _is_type(value: Any) -> bool:
-    return isinstance(value, tf.DType)
 
 
 _DRAWS: dict[str, Callable[..., Any]] = {
