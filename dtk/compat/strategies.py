@@ -6,6 +6,7 @@ TensorFlow 2.15 to 2.21.
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import sys
 import weakref
@@ -135,7 +136,7 @@ def _draw_as(workers: int, each: int) -> None:
         return seeds
 
 
-def _calculating(what: Callable[[int, Any], Any]) -> Callable[[Told, Any], Any]:
+def _calculating(what: Callable[[int, Any], Any]) -> Any:
     return lambda told, other: what(int(told), other)
 
 
@@ -155,17 +156,13 @@ class Told:
 
     __hash__ = __index__
 
-    def __eq__(self, other: object) -> bool:
-        return bool(int(self) == other)
-
-    def __lt__(self, other: Any) -> bool:
-        return bool(int(self) < other)
-
-    __mul__ = _calculating(lambda mine, other: mine * other)
+    __eq__ = _calculating(operator.eq)
+    __lt__ = _calculating(operator.lt)
+    __mul__ = _calculating(operator.mul)
     __rmul__ = _calculating(lambda mine, other: other * mine)
-    __add__ = __radd__ = _calculating(lambda mine, other: mine + other)
-    __sub__ = _calculating(lambda mine, other: mine - other)
-    __floordiv__ = _calculating(lambda mine, other: mine // other)
+    __add__ = __radd__ = _calculating(operator.add)
+    __sub__ = _calculating(operator.sub)
+    __floordiv__ = _calculating(operator.floordiv)
     __rfloordiv__ = _calculating(lambda mine, other: other // mine)
 
     def __truediv__(self, other: Any) -> Any:
