@@ -37,8 +37,11 @@ def first_spec(spec: Any) -> Any:
 
 
 def _variable(weight: Any) -> Any:
-    """TensorFlow's variable, which Keras 3 has inside its own."""
-    return getattr(weight, "_value", weight)
+    """TensorFlow's variable, which Keras 3 has inside its own.
+
+    TensorFlow's own is not asked for names that it has not: one that is added up over the workers is read for that.
+    """
+    return weight if isinstance(weight, tf.Variable) else getattr(weight, "_value", weight)
 
 
 def key_of(variable: Any) -> str:
@@ -56,7 +59,7 @@ def key_of(variable: Any) -> str:
 
 def name_of(variable: Any) -> str:
     """What messages and files call a variable, of TensorFlow or of either Keras."""
-    return str(getattr(variable, "path", variable.name))
+    return str(variable.name if isinstance(variable, tf.Variable) else getattr(variable, "path", variable.name))
 
 
 @dataclass(frozen=True)
