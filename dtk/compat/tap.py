@@ -91,8 +91,8 @@ class Tap:
         Otherwise such a model gets its weights inside of the first step, too late to read them as they were before.
         """
         self.model.train_function = self.tapped
-        spec = iterator.element_spec
         try:
+            spec = iterator.element_spec
             if hasattr(self.model, "_symbolic_build"):  # Keras 3
                 self.model._symbolic_build(data_batch=tf.nest.map_structure(first_spec, spec))
             else:
