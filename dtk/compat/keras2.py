@@ -89,7 +89,8 @@ class _Loader(pickle.Unpickler):
         if (module, name) in (("cloudpickle.cloudpickle", "subimport"), ("importlib", "import_module")):
             return self._import
         if self.classes and (module, name) == ("cloudpickle.cloudpickle", "_builtin_type"):
-            return _builtin_type
+            # As cloudpickle's own, but for methods: Keras 3's objects travel as `_unpickle_model` of their class.
+            return lambda kind: _bound if kind == "MethodType" else getattr(types, kind)
         found = super().find_class(module, name)
         return self._own(found) if self.classes and module.startswith(self.other + ".") else found
 
@@ -118,11 +119,6 @@ class _Loader(pickle.Unpickler):
             self.translated.add(own)
             return own
         return found
-
-
-def _builtin_type(name: str) -> Any:
-    """cloudpickle's own, but for methods: Keras 3's objects travel as `_unpickle_model` of their class."""
-    return _bound if name == "MethodType" else getattr(types, name)
 
 
 def _bound(function: Any, owner: Any) -> Any:
