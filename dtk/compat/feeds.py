@@ -1,8 +1,7 @@
 """The data of a call once more: what it reads, and what stands for that, so that a follower can make the call again.
 
-TensorFlow 2.15 to 2.21. Touched: the classes of iterators, `IteratorBase` and `OwnedIterator`, which have no public
-names, `_strategy` of a distributed one, `_value_specs` of `PerReplicaSpec`, and `input_util` and what that takes, by
-which each replica has a dataset of its own; `tests/test_states.py` tells when one of them is gone.
+TensorFlow 2.15 to 2.21. Neither the classes of iterators nor what gives each replica a dataset of its own have public
+names; `tests/test_states.py` tells when one of them is gone.
 """
 
 from __future__ import annotations
@@ -219,9 +218,8 @@ class _Source:
 
 # ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files
 #
-# TensorFlow 2.15 to 2.22. Touched, in worker processes only: `Dataset.map`, `Dataset.from_generator` and
-# `StrategyBase.experimental_distribute_dataset`. tf.data has no public way to ask a dataset how it was made, so nothing
-# has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell when one of the names is gone.
+# In worker processes only. tf.data (TensorFlow 2.15 to 2.22) has no public way to ask a dataset how it was made, so
+# nothing has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell when one of the names is gone.
 
 _READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")

@@ -1,11 +1,9 @@
 """All variables of this process, in the order of their creation, and the calls between which Python can read them.
 
 A *unit* is an outermost call of a `tf.function`, of `strategy.run`, or of an optimizer that works eagerly, or a run of
-an Estimator's session: nothing can be read or set inside of it, everything between two of them. Touched, in worker
-processes only: `BaseResourceVariable.__init__`, `polymorphic_function.Function.__call__`, `StrategyBase.run`, Keras 3's
-`Variable._initialize` and the operation `_ReadVariablesOp` (TensorFlow 2.15 to 2.22). TensorFlow has no public list of
-variables outside of TensorFlow 1's graphs, so nothing of this has to go; `tests/test_states.py` fails where one of the
-names is gone.
+an Estimator's session: nothing can be read or set inside of it, everything between two of them. TensorFlow
+(2.15 to 2.22) has no public list of variables outside of TensorFlow 1's graphs, so nothing has to go of what is touched
+here, in worker processes only; `tests/test_states.py` fails where one of the names is gone.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Switches off, in a worker, what each replica rightly does by itself: `Run.again(without=…)`.
 
-Touched: `BatchNormalization.synchronized` of Keras 3 and tf_keras, `_moments` of Keras 3's, and those functions of
-`tensorflow.python.ops.gen_random_ops`, `gen_stateless_random_ops` and `gen_stateless_random_ops_v2` that most random
-numbers of TensorFlow 2.15 to 2.21 come from (gamma, Poisson and binomial ones are left as they are), but not within
-`UnliftedInitializerVariable.__init__`. Only in workers of runs that are made to decide something, so nothing of it has
-to go.
+Batch norm of Keras 3 and tf_keras, and the functions that most random numbers of TensorFlow 2.15 to 2.21 come from
+(gamma, Poisson and binomial ones are left as they are). Only in workers of runs that are made to decide something, so
+nothing of it has to go.
 """
 
 from __future__ import annotations
