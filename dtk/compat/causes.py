@@ -13,11 +13,11 @@ import socket
 from collections.abc import Iterator
 
 
-def cause_of(error: BaseException) -> BaseException:
-    """The innermost exception that `error` was made from by Keras; `error` itself elsewhere."""
+def message_of(error: BaseException) -> tuple[str, str]:
+    """The name of the class, and the message, of the innermost exception that `error` was made from by Keras."""
     while (inner := error.__context__) is not None and error.__cause__ is None and _wraps(error, inner):
         error = inner
-    return error
+    return type(error).__name__, str(error)
 
 
 def _wraps(error: BaseException, inner: BaseException) -> bool:
@@ -68,9 +68,3 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         yield each
         seen.append(each)
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
-
-
-def message_of(error: BaseException) -> tuple[str, str]:
-    """The name of the cause's class, and its message."""
-    cause = cause_of(error)
-    return type(cause).__name__, str(cause)

@@ -14,6 +14,7 @@ TensorFlow 2.15 to 2.21, MultiWorkerMirroredStrategy. Nothing of what is used he
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import threading
@@ -21,9 +22,12 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dtk.compat.libraries import changed, replaces, tf
+from dtk.compat.libraries import changed, contexts, replaces, tf
+from dtk.compat.strategies import EXTENDED, has_a_cluster
 
-_tables: list[weakref.ref[Any]] = []  # of the strategies made here, in that order
+_tables: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of the strategies made here: their number
+_numbers = itertools.count()
+_KEYS = "tensorflow.python.distribute.cross_device_utils:CollectiveKeys"
 _SUMS = "here.sum"
 _sums: list[int] = []  # how many there were, once `watch_sums` was called
 
@@ -31,22 +35,20 @@ _sums: list[int] = []  # how many there were, once `watch_sums` was called
 def let_peers_come_back() -> None:
     """Before a strategy is made: no coordination service, and no thread that asks for the peers' health."""
     from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
-    from tensorflow.python.eager import context
 
-    context.context().configure_coordination_service(service_type="")
+    contexts.context().configure_coordination_service(service_type="")
     CollectiveAllReduceExtended._enable_check_health = False
 
 
 def watch_keys(arrive: Callable[[str, int], None], took: Callable[[str, int], None]) -> None:
     """arrive: called before a collective gets its key, may wait or raise; took: after. Both with counter and number."""
-    from tensorflow.python.distribute.cross_device_utils import CollectiveKeys
 
-    @replaces(CollectiveKeys, "__init__")
+    @replaces(_KEYS, "__init__")
     def begin(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        _tables.append(weakref.ref(self))
+        _tables[self] = next(_numbers)
 
-    @replaces(CollectiveKeys, "get_instance_key")
+    @replaces(_KEYS, "get_instance_key")
     def get_instance_key(original: Any, self: Any, group_key: int, device: str) -> Any:
         name = _name(self, group_key, device)
         arrive(name, self._instance_key_table.get(group_key, {}).get(device, 0))
@@ -80,8 +82,8 @@ def watch_waits(within: set[int]) -> None:
     """
     from tensorflow.python.ops import gen_collective_ops as module
 
-    for name in [name for name in vars(module) if name.startswith("collective_") and not name.endswith("_fallback")]:
-        if callable(getattr(module, name)):
+    for name, function in list(vars(module).items()):
+        if name.startswith("collective_") and not name.endswith("_fallback") and callable(function):
 
             @replaces(module, name)
             def call(original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -92,21 +94,16 @@ def watch_waits(within: set[int]) -> None:
                     within.discard(threading.get_ident())
 
 
-def _living() -> list[tuple[int, Any]]:
-    return [(number, table) for number, each in enumerate(_tables) if (table := each()) is not None]
-
-
 def _name(table: Any, group: int, device: str) -> str:
     """The same on every worker: which strategy, which group, which of the worker's devices."""
-    number = next((number for number, each in _living() if each is table), 0)
-    return f"{number}.{group}.{re.sub('task:[0-9]+', 'task', device).rpartition('/')[2]}"
+    return f"{_tables.get(table, 0)}.{group}.{re.sub('task:[0-9]+', 'task', device).rpartition('/')[2]}"
 
 
 def keys() -> dict[str, int]:
     """The next number of each counter, by its name, which is the same on every worker."""
     of_collectives = {
         _name(table, group, device): number
-        for _, table in _living()
+        for table in list(_tables)
         for group, of_group in list(table._instance_key_table.items())
         for device, number in list(of_group.items())
     }
@@ -115,7 +112,7 @@ def keys() -> dict[str, int]:
 
 def set_keys(number: int) -> None:
     """All counters go on from this number; groups that come later begin as ever, as they do on every worker."""
-    for _, table in _living():
+    for table in list(_tables):
         with table._lock:
             for of_group in table._instance_key_table.values():
                 for device in of_group:
@@ -124,36 +121,28 @@ def set_keys(number: int) -> None:
 
 def abort(why: str) -> None:
     """From any thread: every collective that waits ends with an error, and so does every further one until `enable`."""
-    from tensorflow.python.eager import context
-
-    context.context().abort_collective_ops(tf.errors.ABORTED, why)
+    contexts.context().abort_collective_ops(tf.errors.ABORTED, why)
 
 
-def enable() -> bool:
-    """Collectives work again after an abort, or with a peer that was replaced; False without a cluster."""
-    from tensorflow.python.eager import context
-
-    ours = context.context()
-    definition = getattr(ours, "_collective_ops_server_def", None)
-    if definition is None:
-        return False
-    with changed(logging.getLogger("absl"), disabled=True):  # it warns that this may be wrong after the start
-        ours.enable_collective_ops(definition)
-    return True
+def enable() -> None:
+    """Collectives work again after an abort, or with a peer that was replaced."""
+    if has_a_cluster():
+        with changed(logging.getLogger("absl"), disabled=True):  # it warns that this may be wrong after the start
+            contexts.context().enable_collective_ops(contexts.context()._collective_ops_server_def)
 
 
 def broadcast_locally(local: Mapping[str, bool]) -> None:
     """While local["on"], a new variable begins with this worker's own value, in place of the chief's, sent to all."""
-    from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
-    @replaces(CollectiveAllReduceExtended, "_get_variable_creator_initial_value")
+    @replaces(EXTENDED, "_get_variable_creator_initial_value")
     def initial(original: Any, self: Any, replica_id: int, device: Any, primary_var: Any, **kwargs: Any) -> Any:
         if not local["on"] or replica_id:
             return original(self, replica_id, device, primary_var, **kwargs)
-        return lambda: _own_value(device, kwargs["initial_value"], kwargs.get("dtype"))
 
+        def own_value() -> Any:
+            with tf.device(device):
+                value = kwargs["initial_value"]
+                value = value() if callable(value) else value
+                return tf.convert_to_tensor(getattr(value, "wrapped_value", value), dtype=kwargs.get("dtype"))
 
-def _own_value(device: Any, value: Any, kind: Any) -> Any:
-    with tf.device(device):
-        value = value() if callable(value) else value
-        return tf.convert_to_tensor(getattr(value, "wrapped_value", value), dtype=kind)
+        return own_value

@@ -20,11 +20,13 @@ from typing import Any
 
 from dtk import errors
 from dtk.compat.fingerprint import row
-from dtk.compat.libraries import changed, installed_keras_2, replaces, tf
+from dtk.compat.libraries import Lazy, changed, installed_keras_2, keras, replaces, tf
 from dtk.errors import ClusterConfigError
 
 _API = "tensorflow_estimator._api.v2.estimator"  # the package's own list of tf.estimator's names in TensorFlow 2
 _CORE = "tensorflow_estimator.python.estimator"
+_coordinator: Any = Lazy("tensorflow.python.distribute.distribute_coordinator")
+_tasks: Any = Lazy("tensorflow.python.distribute.distribute_coordinator_context")
 _INDEPENDENT_WORKER = "independent_worker"  # distribute_coordinator.CoordinatorMode
 
 
@@ -43,7 +45,18 @@ def api() -> ModuleType:
         names, convert = tf.estimator, tf.keras.estimator.model_to_estimator
     else:
         errors.need("estimator", "dtk.estimator")
-        _stand_in()
+        # Puts the three missing pieces where the package's submodules look for them.
+        spec = importlib.util.find_spec("tensorflow_estimator")
+        assert spec is not None, "errors.need has found it"
+        package = ModuleType("tensorflow_estimator")
+        package.__path__ = list(spec.submodule_search_locations or [])
+        package.__spec__ = spec
+        exporting = ModuleType(f"{_CORE}.estimator_export")
+        # `@estimator_export("estimator.X")`, without an API to export to.
+        vars(exporting)["estimator_export"] = lambda *names, v1=None: lambda symbol: symbol
+        sys.modules.setdefault("tensorflow.python.distribute.estimator_training", sys.modules[__name__])
+        for module in (package, exporting):
+            sys.modules.setdefault(module.__name__, module)
         names, convert = importlib.import_module(_API), _model_to_estimator
     vars(names)["model_to_estimator"] = convert
     return names
@@ -63,21 +76,6 @@ def _model_to_estimator(keras_model: Any = None, **kwargs: Any) -> Any:
     return make(keras_model, **{"checkpoint_format": "checkpoint", **kwargs}, use_v2_estimator=True)
 
 
-def _stand_in() -> None:
-    """Puts the three missing pieces where the package's submodules look for them."""
-    spec = importlib.util.find_spec("tensorflow_estimator")
-    assert spec is not None, "errors.need has found it"
-    package = ModuleType("tensorflow_estimator")
-    package.__path__ = list(spec.submodule_search_locations or [])
-    package.__spec__ = spec
-    exporting = ModuleType(f"{_CORE}.estimator_export")
-    # `@estimator_export("estimator.X")`, without an API to export to.
-    vars(exporting)["estimator_export"] = lambda *names, v1=None: lambda symbol: symbol
-    sys.modules.setdefault("tensorflow.python.distribute.estimator_training", sys.modules[__name__])
-    for module in (package, exporting):
-        sys.modules.setdefault(module.__name__, module)
-
-
 # ---- in place of tensorflow.python.distribute.estimator_training: the functions by the names that Estimator calls,
 # written anew for what dtk starts: each task runs the same program; no remote cluster, no parameter servers
 
@@ -85,15 +83,15 @@ def _stand_in() -> None:
 def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
     """RunConfig with a strategy: its tasks come from TF_CONFIG, as without; and who coordinates them."""
     config._distribute_coordinator_mode = None
-    tasks = tf_config.get("cluster", {})
-    if not tasks or not config._train_distribute:
+    jobs = tf_config.get("cluster", {})
+    if not jobs or not config._train_distribute:
         config._init_distributed_setting_from_environment_var(tf_config)
         config._maybe_overwrite_session_config_for_distributed_training()
         return
     # RunConfig itself insists on a task of type "chief", which MultiWorkerMirroredStrategy does without. It starts as
     # a single process's; the true state is known where the strategy is configured: see _take_task.
     config._init_distributed_setting_from_environment_var({})
-    config._cluster_spec = tf.train.ClusterSpec(tasks)
+    config._cluster_spec = tf.train.ClusterSpec(jobs)
     config._distribute_coordinator_mode = _INDEPENDENT_WORKER
 
 
@@ -104,7 +102,6 @@ def should_run_distribute_coordinator(config: Any) -> bool:
 
 def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor_class: Any) -> None:
     """This task's part: training, or, in the evaluator, evaluation until training has ended."""
-    from tensorflow.python.distribute import distribute_coordinator
 
     def train(strategy: Any) -> None:
         mine = _take_task(estimator, "train", strategy)
@@ -117,7 +114,7 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor
     # The coordinator is still in TensorFlow: it configures the strategy with the cluster, and tells
     # MonitoredTrainingSession by a context which task this is, so that only the chief writes to model_dir.
     config = estimator.config
-    distribute_coordinator.run_distribute_coordinator(
+    _coordinator.run_distribute_coordinator(
         train,
         config.train_distribute,
         evaluate,
@@ -129,9 +126,7 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor
 
 def _take_task(estimator: Any, part: str, strategy: Any) -> Any:
     """A copy of the estimator that knows its task, and trains or evaluates under the configured strategy."""
-    from tensorflow.python.distribute import distribute_coordinator_context
-
-    task = distribute_coordinator_context.get_current_worker_context()
+    task = _tasks.get_current_worker_context()
     mine = copy.deepcopy(estimator)
     config = mine._config
     setattr(config, f"_{part}_distribute", strategy)
@@ -172,10 +167,7 @@ _given = threading.local()  # what loss a Keras optimizer was given; MirroredStr
 
 def apply(listener: Any, replicas: int) -> None:
     """Wraps Estimator's methods in this process, which has so many replicas. listener: of `dtk.worker.hooks`."""
-    from tensorflow.python.training import basic_session_run_hooks
-    from tensorflow_estimator.python.estimator import estimator, run_config, training
-
-    cls = estimator.Estimator
+    cls = f"{_CORE}.estimator:Estimator"
 
     @replaces(cls, "_train_model")
     def train_model(original: Any, self: Any, input_fn: Any, hooks: Any, saving_listeners: Any) -> Any:
@@ -203,19 +195,21 @@ def apply(listener: Any, replicas: int) -> None:
     def evaluate(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         return listener.evaluation(lambda: original(self, *args, **kwargs))
 
-    training._TrainingExecutor._start_continuous_evaluation = lambda self: listener.follow_training(self)
+    @replaces(f"{_CORE}.training:_TrainingExecutor", "_start_continuous_evaluation")
+    def evaluate_all(original: Any, self: Any) -> None:
+        listener.follow_training(self)
 
-    @replaces(basic_session_run_hooks.CheckpointSaverHook, "_save")
+    @replaces("tensorflow.python.training.basic_session_run_hooks:CheckpointSaverHook", "_save")
     def save(original: Any, self: Any, session: Any, step: Any) -> Any:
         stop = original(self, session, step)
         listener.saved(f"{self._save_path}-{int(step)}")
         return stop
 
-    _configure(run_config, replicas)
+    _configure(replicas)
 
 
-def _configure(run_config: Any, replicas: int) -> None:
-    @replaces(run_config.RunConfig, "__init__")
+def _configure(replicas: int) -> None:
+    @replaces(f"{_CORE}.run_config:RunConfig", "__init__")
     def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         # A parameter `strategy` holds TensorFlow's default strategy in a baseline; RunConfig can't copy that one.
         default = None if tf.distribute.has_strategy() else tf.distribute.get_strategy()
@@ -223,7 +217,7 @@ def _configure(run_config: Any, replicas: int) -> None:
         original(self, *args, **kwargs)
         if replicas > 1:
             # A v1 session has one CPU, whatever tf.config says, and puts all replicas there: their all-reduce hangs.
-            given = self._session_config or run_config.get_default_session_config()
+            given = self._session_config or sys.modules[f"{_CORE}.run_config"].get_default_session_config()
             given.device_count["CPU"] = replicas
             self._session_config = given
 
@@ -266,8 +260,6 @@ def _without_keras3() -> contextlib.AbstractContextManager[Any]:
     """
     if is_native():
         return contextlib.nullcontext()
-    import keras
-
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise ClusterConfigError(
             f"model_fn uses Keras 3 ({type(self).__name__}), whose updates an Estimator never runs; take layers from "

@@ -1,8 +1,7 @@
 """The data of a call once more: what it reads, and what stands for that, so that a follower can make the call again.
 
-TensorFlow 2.15 to 2.21. Touched: the classes of iterators, `IteratorBase` and `OwnedIterator`, which have no public
-names, `_strategy` of a distributed one, `_value_specs` of `PerReplicaSpec`, and `input_util` and what that takes, by
-which each replica has a dataset of its own; `tests/test_states.py` tells when one of them is gone.
+TensorFlow 2.15 to 2.21. Neither the classes of iterators nor what gives each replica a dataset of its own have public
+names; `tests/test_states.py` tells when one of them is gone.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from dtk.compat.fingerprint import fingerprint, first_leaf
-from dtk.compat.libraries import replaces, tf
+from dtk.compat.libraries import Lazy, replaces, tf
 from dtk.compat.per_replica import local_values
 from dtk.compat.states import drawn_from
 from dtk.compat.updates import drawn
 
+_iterators: Any = Lazy("tensorflow.python.data.ops.iterator_ops")
 Element = tuple[Any, ...]  # of each replica its part
 Parts = tuple[Iterator[Element], ...]  # of each replica what it goes through
 MOST_CALLED = 50  # functions that are asked for what they read
@@ -28,9 +28,7 @@ MOST_CALLED = 50  # functions that are asked for what they read
 
 def is_data(value: Any) -> bool:
     """Whether it hands out data, so that a call that reads it can't be made again with the same."""
-    from tensorflow.python.data.ops.iterator_ops import IteratorBase
-
-    kinds = (IteratorBase, tf.data.Dataset, tf.distribute.DistributedDataset)
+    kinds = (_iterators.IteratorBase, tf.data.Dataset, tf.distribute.DistributedDataset)
     return isinstance(value, kinds) or (hasattr(value, "get_next") and not isinstance(value, type))
 
 
@@ -67,9 +65,7 @@ def read_beside(function: Any) -> list[tuple[Any, Callable[[Any], None]]]:
 
 def can_be_fed(value: Any) -> bool:
     """Whether a `Feed` can stand for it."""
-    from tensorflow.python.data.ops.iterator_ops import OwnedIterator
-
-    return isinstance(value, (OwnedIterator, tf.data.Dataset)) or _is_distributed(value)
+    return isinstance(value, (_iterators.OwnedIterator, tf.data.Dataset)) or _is_distributed(value)
 
 
 def _is_distributed(value: Any) -> bool:
@@ -98,8 +94,8 @@ class Feed:
         self._replicas = 1 if self._strategy is None else self._strategy.num_replicas_in_sync
         self._lock = threading.Lock()
         self._whole = isinstance(source, (tf.data.Dataset, tf.distribute.DistributedDataset))
-        self._source = None if self._whole else _Source(source)
-        self._own = None if self._whole else self._parts()
+        self._source = source if self._whole else _Source(source)
+        self._own: Parts = () if self._whole else self._parts()
         self.replay(None)
         handed = self._distributed(iter(range(self._replicas))) if self._strategy else self._dataset(0)
         self.handed = handed if self._whole else iter(handed)
@@ -122,8 +118,7 @@ class Feed:
         spec = self.source.element_spec
         if self._replicas > 1:
             spec = tf.nest.map_structure(lambda leaf: leaf._value_specs[replica], spec)
-        elements = functools.partial(self._pass if self._whole else self._elements, replica)
-        dataset = tf.data.Dataset.from_generator(elements, output_signature=spec)
+        dataset = tf.data.Dataset.from_generator(lambda: self._elements(replica), output_signature=spec)
         if isinstance(self.source, tf.data.Dataset) and int(self.source.cardinality()) >= 0:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(int(self.source.cardinality())))
         options = tf.data.Options()
@@ -133,7 +128,7 @@ class Feed:
 
     def begins(self) -> None:
         """Before a call: of an iterator as many elements as the call before has read are taken ahead."""
-        if self._source is not None:
+        if not self._whole:
             self._source.fetch(max(1, len(self.given)))
         self.given, self._size, self.lost = [], 0, False
         self.replay(None)
@@ -149,44 +144,37 @@ class Feed:
 
     def _given(self) -> Iterator[Element]:
         """What the source gives, each element kept as the first replica begins to take it."""
-        for element in self._source or self.source:
+        for element in self._source:
             parts: Element = (element,)
             if self._strategy is not None:
                 leaves = map(self._strategy.experimental_local_results, tf.nest.flatten(element))
                 parts = tuple(tf.nest.pack_sequence_as(element, its) for its in zip(*leaves, strict=True))
-            self._keep(parts)
+            tensors = [leaf for leaf in tf.nest.flatten(parts) if isinstance(leaf, tf.Tensor)]
+            self._size += sum(each.shape.num_elements() * (each.dtype.size or 8) for each in tensors)  # strings: 0
+            self.lost = self.lost or self._size > self.MOST
+            if not self.lost:
+                self.given.append(parts)
             yield parts
 
     def _elements(self, replica: int) -> Iterator[Any]:
-        """An iterator's, for one replica, of all calls."""
-        while (found := self._next(replica, None)) is not None:
+        """What one replica reads: of a dataset in one pass, of an iterator in all calls."""
+        parts = self._pass(replica) if self._whole else None
+        while True:
+            with self._lock:
+                found = next((parts or self._now)[replica], None)
+            if found is None:
+                return
             yield found[replica]
 
-    def _pass(self, replica: int) -> Iterator[Any]:
-        """A dataset's, for one replica, of one pass."""
+    def _pass(self, replica: int) -> Parts:
+        """What is gone through in the pass over a dataset that the replica begins."""
         with self._lock:
             number = self._passes[replica]
             self._passes[replica] += 1
             if number == len(self._begun):
                 self._begun.append(self._parts())
             self.lost = self.lost or (number > 0 and self._again is None)
-            parts = self._begun[number]
-        while (found := self._next(replica, parts)) is not None:
-            yield found[replica]
-
-    def _next(self, replica: int, parts: Parts | None) -> Element | None:
-        """The element that the replica reads next; None at the end. parts: of a dataset's pass; None: an iterator's."""
-        with self._lock:
-            parts = parts or self._now
-            assert parts is not None, "an iterator has its own from the start"
-            return next(parts[replica], None)
-
-    def _keep(self, element: Element) -> None:
-        leaves = [leaf for leaf in tf.nest.flatten(element) if isinstance(leaf, tf.Tensor)]
-        self._size += sum(leaf.shape.num_elements() * (leaf.dtype.size or 8) for leaf in leaves)  # strings: 0
-        self.lost = self.lost or self._size > self.MOST
-        if not self.lost:
-            self.given.append(element)
+            return self._begun[number]
 
 
 def rows(feeds: Iterable[Feed], *arguments: Any) -> list[list[float]]:
@@ -230,20 +218,18 @@ class _Source:
 
 # ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files
 #
-# TensorFlow 2.15 to 2.22. Touched, in worker processes only: `Dataset.map`, `Dataset.from_generator` and
-# `StrategyBase.experimental_distribute_dataset`. tf.data has no public way to ask a dataset how it was made, so nothing
-# has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell when one of the names is gone.
+# In worker processes only. tf.data (TensorFlow 2.15 to 2.22) has no public way to ask a dataset how it was made, so
+# nothing has to go; `tests/test_updates.py` and `tests/proof_programs/inputs.py` tell when one of the names is gone.
 
 _READERS = ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
-Report = Callable[..., None]  # takes the lists of `dtk.records.events.Augments`
 
+def watch_datasets(report: Callable[..., None]) -> None:
+    """From now on; TensorFlow may be imported or not.
 
-def watch_datasets(report: Report) -> None:
-    """report: gets what a map's function, or a generator, has that may differ, and the readers of data sharded by file.
-
-    From now on; TensorFlow may be imported or not.
+    report: gets the lists of `dtk.records.events.Augments`: what a map's function, or a generator, has that may differ,
+    and the readers of data sharded by file.
     """
 
     @replaces("tensorflow:data.Dataset", "map")

@@ -64,12 +64,11 @@ def _projections(leaf: Any, frequency: float) -> Any:
         return None
     width = leaf.shape[1:].num_elements()
     rows = tf.reshape(numbers, (tf.shape(leaf)[0], tf.reduce_prod(tf.shape(leaf)[1:]) if width is None else width))
-    if width is None:
-        # A padded component is as wide as the longest example beside it: no number may depend on its width.
-        return tf.linalg.matvec(rows, _fixed(tf.shape(rows)[1], frequency) * SPREAD)
-    rows = rows[:, :: -(-width // FEATURES)] if width else rows
-    kept = max(1, rows.shape[1])
-    return tf.linalg.matvec(rows, _fixed(rows.shape[1], frequency) * SPREAD / kept**0.5)
+    kept = 1  # a padded component is as wide as the longest example beside it: no number may depend on its width
+    if width:
+        rows = rows[:, :: -(-width // FEATURES)]
+        kept = rows.shape[1]
+    return tf.linalg.matvec(rows, _fixed(tf.shape(rows)[1], frequency) * SPREAD / kept**0.5)
 
 
 def _sparse(leaf: Any, frequency: float) -> Any:

@@ -16,6 +16,7 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import operator
 import os
 import pickle
 import sys
@@ -27,6 +28,7 @@ from dtk.compat.libraries import installed_keras_2, keras_2_chosen
 from dtk.errors import ClusterConfigError
 
 _PLACES = ("tensorflow._api.", "tensorflow.compat")  # one file under two names is two modules
+_PACKAGES = {2: "tf_keras", 3: "keras"}
 _HOMES = {2: "tf_keras.api._v2.keras", 3: "keras._tf_keras.keras"}  # what `tf.keras` is
 
 
@@ -37,7 +39,7 @@ def follow() -> None:
     """
     if _directory("tf_keras") is None or installed_keras_2() is not None:
         return
-    old, new = (f"{_directory(name)}{os.sep}api{os.sep}" for name in _packages())
+    new, old = (f"{_directory(_PACKAGES[major])}{os.sep}api{os.sep}" for major in _chosen())
     for name in [n for n in sys.modules if n == "tensorflow" or n.startswith(_PLACES)]:
         path = list(vars(sys.modules[name]).get("__path__") or [])
         moved = [new + entry.removeprefix(old) if entry.startswith(old) else entry for entry in path]
@@ -45,9 +47,9 @@ def follow() -> None:
             sys.modules[name].__path__ = moved
 
 
-def _packages() -> tuple[str, str]:
-    """The package that `tensorflow.keras` is not to be, and the one that it is to be."""
-    return ("keras", "tf_keras") if keras_2_chosen() else ("tf_keras", "keras")
+def _chosen() -> tuple[int, int]:
+    """The major version of the Keras that `tensorflow.keras` is to be, and that of the other."""
+    return (2, 3) if keras_2_chosen() else (3, 2)
 
 
 def _directory(package: str) -> str | None:
@@ -80,22 +82,23 @@ class _Loader(pickle.Unpickler):
         self.classes, self.by_its_name = classes, False
         self.patches = contextlib.ExitStack()
         self.translated: set[Any] = set()  # what stands in for another
-        self.other = _packages()[0]
+        self.own_home, self.other_home = (_HOMES[major] for major in _chosen())
+        self.other = _PACKAGES[_chosen()[1]]
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in (("cloudpickle.cloudpickle", "subimport"), ("importlib", "import_module")):
             return self._import
         if self.classes and (module, name) == ("cloudpickle.cloudpickle", "_builtin_type"):
-            return _builtin_type
+            # As cloudpickle's own, but for methods: Keras 3's objects travel as `_unpickle_model` of their class.
+            return lambda kind: _bound if kind == "MethodType" else getattr(types, kind)
         found = super().find_class(module, name)
         return self._own(found) if self.classes and module.startswith(self.other + ".") else found
 
     def _import(self, name: str) -> ModuleType:
         """A captured module: of `tf.keras`, this process's; any other is what it is called."""
-        there, here = _HOMES[3 if keras_2_chosen() else 2], _HOMES[2 if keras_2_chosen() else 3]
-        if name == there or name.startswith(there + "."):
-            return importlib.import_module(here + name.removeprefix(there))
-        self.by_its_name |= name == self.other or name.startswith(self.other + ".")
+        if f"{name}.".startswith(f"{self.other_home}."):
+            return importlib.import_module(self.own_home + name.removeprefix(self.other_home))
+        self.by_its_name |= f"{name}.".startswith(f"{self.other}.")
         return importlib.import_module(name)
 
     def _own(self, found: Any) -> Any:
@@ -107,21 +110,15 @@ class _Loader(pickle.Unpickler):
 
         paths = getattr(found, "__dict__", {}).get("_api_export_path" if keras_2_chosen() else "_keras_api_names") or ()
         for path in (paths,) if isinstance(paths, str) else paths:
-            _, *parts = path.split(".")
-            own: Any = importlib.import_module(_HOMES[2 if keras_2_chosen() else 3])
-            for part in parts:
-                own = getattr(own, part, None)
-            if own is not None:
-                if isinstance(own, type) and own not in self.translated:
-                    self.patches.enter_context(mock.patch.object(own, "__setstate__", _refuse, create=True))
-                self.translated.add(own)
-                return own
+            try:
+                own: Any = operator.attrgetter(path.partition(".")[2])(importlib.import_module(self.own_home))
+            except AttributeError:
+                continue
+            if isinstance(own, type) and own not in self.translated:
+                self.patches.enter_context(mock.patch.object(own, "__setstate__", _refuse, create=True))
+            self.translated.add(own)
+            return own
         return found
-
-
-def _builtin_type(name: str) -> Any:
-    """cloudpickle's own, but for methods: Keras 3's objects travel as `_unpickle_model` of their class."""
-    return _bound if name == "MethodType" else getattr(types, name)
 
 
 def _bound(function: Any, owner: Any) -> Any:
@@ -132,7 +129,7 @@ def _bound(function: Any, owner: Any) -> Any:
 
 def _refuse(value: Any, state: Any = None) -> None:
     label = (value if isinstance(value, type) else type(value)).__name__
-    here, there = (2, 3) if keras_2_chosen() else (3, 2)
+    here, there = _chosen()
     raise ClusterConfigError(
         f"the function captures a {label}, an object of Keras that was made where tensorflow.keras is Keras {there}, "
         f"and this run uses Keras {here}; make it inside the function"

@@ -19,7 +19,7 @@ from typing import Any
 import wrapt
 
 from dtk.compat.fingerprint import first_leaf
-from dtk.compat.libraries import changed, installed_keras_2, keras_2_chosen, keras_major, replaces, tf
+from dtk.compat.libraries import changed, installed_keras_2, keras, keras_2_chosen, keras_major, replaces, tf
 from dtk.compat.per_replica import first_spec
 from dtk.errors import ClusterConfigError, library_of
 
@@ -27,15 +27,16 @@ _applied: list[str] = []
 REFUSALS = "refusals"  # their name among the corrections
 _TRAINER = "backend.tensorflow.trainer"
 
-# By name, in the order in which they are applied: a module of Keras's, whether its source has the fault, what corrects.
-_CORRECTIONS: dict[str, tuple[str, Callable[[str], bool], Callable[[], None]]] = {}
+_Place = tuple[str, str]  # as `replaces` takes it, below `keras.src`
+# By name, in the order in which they are applied: whether a source has the fault, the places, what is put there.
+_CORRECTIONS: dict[str, tuple[Callable[[str], bool], tuple[_Place, ...], Callable[..., Any]]] = {}
 
 
-def _corrects(name: str, module: str, is_faulty: Callable[[str], bool]) -> Callable[[Callable[[], None]], None]:
-    """Decorates a correction. is_faulty: gets the module's source."""
+def _corrects(name: str, is_faulty: Callable[[str], bool], *places: _Place) -> Callable[[Callable[..., Any]], None]:
+    """Decorates what takes the place of Keras's functions. is_faulty: gets the source of the first place's module."""
 
-    def keep(correction: Callable[[], None]) -> None:
-        _CORRECTIONS[name] = (module, is_faulty, correction)
+    def keep(correction: Callable[..., Any]) -> None:
+        _CORRECTIONS[name] = (is_faulty, places, correction)
 
     return keep
 
@@ -58,9 +59,9 @@ def correct_keras() -> list[str]:
         ClusterConfigError: Keras has another backend.
     """
     importlib.import_module("tensorflow")
-    if not keras_2_chosen():
-        backend = importlib.import_module("keras").backend.backend()
-        if installed_keras_2() is None and backend != "tensorflow":
+    if not keras_2_chosen() and installed_keras_2() is None:
+        backend = keras.backend.backend()
+        if backend != "tensorflow":
             what = f"dtk.correct_keras(): Keras computes with {backend} here, and tf.distribute needs TensorFlow"
             raise ClusterConfigError(what, remedy="set KERAS_BACKEND=tensorflow before Keras is imported")
     when_imported()
@@ -72,15 +73,17 @@ def when_imported() -> None:
     wrapt.register_post_import_hook(_correct, "keras")
 
 
-def _correct(keras: Any) -> None:
+def _correct(_keras: Any) -> None:
     """Nothing of Keras 2, another backend than TensorFlow, and a Keras 3 that has none of the faults is touched."""
     if keras_major(keras) < 3 or keras.backend.backend() != "tensorflow":
         return
-    for name, (module, is_faulty, correction) in _CORRECTIONS.items():
+    for name, (is_faulty, places, correction) in _CORRECTIONS.items():
+        module = importlib.import_module("keras.src." + places[0][0].partition(":")[0])
         # Not inspect.getsource: it looks at every module there is, for 30 ms and tens of MB.
-        source = linecache.getlines(str(importlib.import_module(f"keras.src.{module}").__file__))
+        source = linecache.getlines(str(module.__file__))
         if name not in _applied and is_faulty("".join(source)):
-            correction()
+            for owner, function in places:
+                replaces(f"keras.src.{owner}", function)(correction)
             _applied.append(name)
     if _applied and REFUSALS not in _applied:
         for method in _DATA:
@@ -88,45 +91,43 @@ def _correct(keras: Any) -> None:
         _applied.append(REFUSALS)
 
 
-@_corrects("build from the spec", _TRAINER, lambda source: "distribute_strategy.reduce(" in source)
-def _build_from_the_spec() -> None:
+@_corrects(
+    "build from the spec",
+    lambda source: "distribute_strategy.reduce(" in source,
+    (f"{_TRAINER}:TensorFlowTrainer", "_maybe_symbolic_build"),
+)
+def _build_from_the_spec(original: Any, self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
     """To build a model, the shape of one local replica's batch is enough; Keras takes a whole batch for it.
 
     Over several workers it reduces that batch eagerly, which raises. Under any strategy it makes an iterator for it and
     throws that away, which turns a `shuffle` on by one epoch.
     """
-    from keras import tree
-    from keras.src.backend.tensorflow.trainer import TensorFlowTrainer
-
-    @replaces(TensorFlowTrainer, "_maybe_symbolic_build")
-    def build(original: Any, self: Any, iterator: Any = None, data_batch: Any = None) -> Any:
-        strategy = self._distribute_strategy
-        if iterator is not None and strategy is not None:
-            specs = iterator._distributed_dataset.element_spec
-            data_batch = tree.map_structure(first_spec, specs)
-            iterator = None
-        return original(self, iterator=iterator, data_batch=data_batch)
+    if iterator is not None and self._distribute_strategy is not None:
+        spec = iterator._distributed_dataset.element_spec
+        iterator, data_batch = None, keras.tree.map_structure(first_spec, spec)
+    return original(self, iterator=iterator, data_batch=data_batch)
 
 
-@_corrects("metrics reduced without axis", _TRAINER, lambda source: 'strategy.reduce("MEAN", v, axis=0)' in source)
-def _reduce_whole_values() -> None:
+@_corrects(
+    "metrics reduced without axis",
+    lambda source: 'strategy.reduce("MEAN", v, axis=0)' in source,
+    (_TRAINER, "reduce_per_replica"),
+)
+def _reduce_whole_values(original: Any, values: Any, strategy: Any, reduction: str) -> Any:
     """A step's metrics are one value per replica, mostly scalars: they have no axis 0 to reduce over."""
-    from keras import tree
     from keras.src.backend.tensorflow import trainer
 
-    @replaces(trainer, "reduce_per_replica")
-    def reduce_per_replica(original: Any, values: Any, strategy: Any, reduction: str) -> Any:
-        if reduction in ("auto", "mean") and trainer._collective_all_reduce_multi_worker(strategy):
-            return tree.map_structure(lambda v: strategy.reduce("MEAN", v, axis=None), values)
-        return original(values, strategy, reduction)
+    if reduction in ("auto", "mean") and trainer._collective_all_reduce_multi_worker(strategy):
+        return keras.tree.map_structure(lambda v: strategy.reduce("MEAN", v, axis=None), values)
+    return original(values, strategy, reduction)
 
 
-@_corrects(  # `_single_step` takes a method that Keras has since 3.12
+@_corrects(
     "steps one by one, after their data",
-    _TRAINER,
-    lambda source: "tf.while_loop(" in source and "_autoconvert_optionals" in source,
+    lambda source: "tf.while_loop(" in source,
+    (f"{_TRAINER}:TensorFlowTrainer", "_make_function"),
 )
-def _step_by_step() -> None:
+def _step_by_step(original: Any, self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
     """Runs `steps_per_execution` steps one after another, each after its data, instead of in a graph's `while_loop`.
 
     Keras runs a step inside `cond` inside `while`, where the merging of replicas fails, with MirroredStrategy too.
@@ -134,25 +135,15 @@ def _step_by_step() -> None:
     step may begin before it has its data: then the end of data whose size is unknown counts as a step of the
     optimizer, once an epoch.
     """
-    from keras.layers import BatchNormalization
-    from keras.src.backend.tensorflow import trainer
-
-    @replaces(trainer.TensorFlowTrainer, "_make_function")
-    def make_function(original: Any, self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
-        if not _is_mirrored(self.distribute_strategy):
-            return original(self, step_function if self.run_eagerly else _as_a_whole(step_function))
-        normalises = any(isinstance(layer, BatchNormalization) for layer in self._flatten_layers())
-        step = _after_its_data(step_function, guarded=step_function == self.train_step and normalises)
-        return _several_steps(self, original(self, step))
-
-
-def _as_a_whole(step_function: Callable[..., Any]) -> Callable[..., Any]:
-    """The step as a function of its own in Keras's graph, of which nothing happens unless there is data for it.
-
-    `_after_its_data` won't do on one device: TensorFlow 2.21 then makes a wrong gradient of an RNN's loop in a model
-    that its first batch builds.
-    """
-    return tf.function(step_function, autograph=False, experimental_attributes={"_noinline": True})
+    if not _is_mirrored(self.distribute_strategy):
+        # The step as a function of its own in Keras's graph: nothing of it happens unless there is data for it. Not
+        # `_after_its_data`, by which TensorFlow 2.21 makes a wrong gradient of an RNN's loop in a model that its
+        # first batch builds.
+        whole = tf.function(step_function, autograph=False, experimental_attributes={"_noinline": True})
+        return original(self, step_function if self.run_eagerly else whole)
+    normalises = any(isinstance(layer, keras.layers.BatchNormalization) for layer in self._flatten_layers())
+    step = _after_its_data(step_function, guarded=step_function == self.train_step and normalises)
+    return _several_steps(self, original(self, step))
 
 
 def _after_its_data(step_function: Callable[..., Any], guarded: bool) -> Callable[..., Any]:
@@ -206,76 +197,65 @@ _NO_EXAMPLES = (
 
 
 @_corrects(
-    "optimizer variables outside of the graph", "optimizers.base_optimizer", lambda source: "init_scope" not in source
+    "optimizer variables outside of the graph",
+    lambda source: "init_scope" not in source,
+    ("optimizers.base_optimizer:BaseOptimizer", "apply"),
+    ("optimizers.loss_scale_optimizer:LossScaleOptimizer", "apply"),
 )
-def _build_outside() -> None:
+def _build_outside(original: Any, self: Any, grads: Any, trainable_variables: Any = None) -> Any:
     """An optimizer makes its momenta at the first `apply_gradients`, in a loop of one's own in each replica's graph.
 
     There TensorFlow can't take their initial values out of the graph. After 3.15.1 Keras makes outside what goes
     through `add_variable`; Nadam and Adafactor, and many an optimizer of one's own, have variables besides.
     """
-    from keras.src import backend
-    from keras.src.optimizers.base_optimizer import BaseOptimizer
-    from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
-
-    for kind in (BaseOptimizer, LossScaleOptimizer):
-
-        @replaces(kind, "apply")
-        def apply(original: Any, self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-            variables = None if trainable_variables is None else list(trainable_variables)
-            if variables and not self.built:
-                with tf.init_scope(), backend.name_scope(self.name, caller=self):
-                    self.build(variables)
-                self.built = True
-            return original(self, grads, variables)
+    variables = None if trainable_variables is None else list(trainable_variables)
+    if variables and not self.built:
+        with tf.init_scope(), keras.name_scope(self.name, caller=self):
+            self.build(variables)
+        self.built = True
+    return original(self, grads, variables)
 
 
 @_corrects(
     "one decision about a loss scale",
-    "optimizers.loss_scale_optimizer",
     lambda source: "experimental_local_results(" in source,
+    ("optimizers.loss_scale_optimizer:LossScaleOptimizer", "check_finite"),
 )
-def _decide_together() -> None:
+def _decide_together(original: Any, self: Any, grads: Any) -> Any:
     """Where a gradient is infinite, `LossScaleOptimizer` leaves the step out: here by one decision of all replicas.
 
     It takes the gradients for the sum over all replicas, but they are one replica's own: the sum comes later. So each
     worker decides for itself, and one waits forever in the all-reduce of a step that the other leaves out.
     """
-    from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
-
-    @replaces(LossScaleOptimizer, "check_finite")
-    def check_finite(original: Any, self: Any, grads: Any) -> Any:
-        finite, replica = original(self, grads), tf.distribute.get_replica_context()
-        if replica is None or replica.num_replicas_in_sync == 1:
-            return finite
-        infinite = replica.all_reduce("SUM", tf.cast(tf.logical_not(finite), tf.float32))
-        return tf.equal(infinite, 0.0)
+    finite, replica = original(self, grads), tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return finite
+    infinite = replica.all_reduce("SUM", tf.cast(tf.logical_not(finite), tf.float32))
+    return tf.equal(infinite, 0.0)
 
 
-@_corrects("sums of an empty batch", "backend.tensorflow.numpy", lambda source: "d is None or d > 1" in source)
-def _add_empty_batches() -> None:
+@_corrects(
+    "sums of an empty batch", lambda source: "d is None or d > 1" in source, ("backend.tensorflow.numpy", "add")
+)
+def _add_empty_batches(original: Any, x1: Any, x2: Any) -> Any:
     """The last batch of an epoch may leave a worker no example, which `keras.ops.add` takes for a bias.
 
     That is a second operand all but one of whose dimensions are 1, and it leaves out those that are 0 as well: of two
     (0, 16) the second looks like a bias of 16. Layers such as LSTM add so, with `run_eagerly=True`.
     """
-    from keras.src.backend.tensorflow import numpy
-
-    @replaces(numpy, "add")
-    def add(original: Any, x1: Any, x2: Any) -> Any:
-        shape = getattr(x2, "shape", None)
-        return tf.add(x1, x2) if shape is not None and len(shape) > 1 and 0 in tuple(shape) else original(x1, x2)
+    shape = getattr(x2, "shape", None)
+    return tf.add(x1, x2) if shape is not None and len(shape) > 1 and 0 in tuple(shape) else original(x1, x2)
 
 
-@_corrects("loss of an empty batch", "losses.loss", lambda source: "tuple(values.shape) == (0,)" in source)
-def _reduce_empty_batches() -> None:
+@_corrects(
+    "loss of an empty batch", lambda source: "tuple(values.shape) == (0,)" in source, ("losses.loss", "reduce_values")
+)
+def _reduce_empty_batches(
+    original: Any, values: Any, weights: Any = None, reduction: Any = "sum_over_batch_size"
+) -> Any:
     """In eager mode the loss of an empty batch stays a vector, to which no penalty can be added: here it is 0."""
-    from keras.src.losses import loss
-
-    @replaces(loss, "reduce_values")
-    def reduce_values(original: Any, values: Any, weights: Any = None, reduction: Any = "sum_over_batch_size") -> Any:
-        empty = tuple(values.shape) == (0,) and reduction not in (None, "none")
-        return tf.reduce_sum(values) if empty else original(values, weights, reduction)
+    empty = tuple(values.shape) == (0,) and reduction not in (None, "none")
+    return tf.reduce_sum(values) if empty else original(values, weights, reduction)
 
 
 # ---- what Keras 3 takes and then can't do under a strategy, refused in a sentence before it fails
@@ -343,9 +323,8 @@ def _check(model: Any, fits: bool) -> None:
 def _is_endless(data: Any) -> bool:
     if not isinstance(data, (tf.data.Dataset, tf.distribute.DistributedDataset)):
         return False
-    cardinality = getattr(data, "cardinality", None)  # a method of a dataset, a value of a distributed one
-    count = cardinality() if callable(cardinality) else cardinality
-    return count is not None and int(count) == tf.data.INFINITE_CARDINALITY
+    count = data.cardinality  # a method of a dataset, a value of a distributed one
+    return int(count() if callable(count) else count) == tf.data.INFINITE_CARDINALITY
 
 
 def _unknown_batch(error: Exception, data: Any) -> str:

@@ -1,4 +1,4 @@
-"""TensorFlow by the name `tf`, what takes the place of its functions, and which Keras goes with which TensorFlow.
+"""TensorFlow and Keras, imported at first use; what takes the place of their functions; which Keras goes with what.
 
 Up to TensorFlow 2.15 `keras` is Keras 2 and `tf.keras` is that same package; from 2.16 on `keras` is Keras 3, and
 Keras 2 is the package tf_keras. With TF_USE_LEGACY_KERAS=1 `tf.keras` is tf_keras in both, from 2.15 on.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import operator
 import os
@@ -22,20 +23,23 @@ from dtk.language import N_, _
 _OLDEST = (3, 12)  # of Keras 3, as in pyproject.toml
 
 
-class _TensorFlow:
-    """Imports TensorFlow at the first use; its attributes are asked for each time, because `tf.keras` may change.
+class Lazy:
+    """Imports a module at the first use; its attributes are asked for each time, because `tf.keras` may change.
 
     The kernel imports modules of workers, and must not load TensorFlow for it; so does the process that workers are
     forked from, before a worker has chosen its Keras.
     """
 
+    def __init__(self, module: str):
+        self._module = module
+
     def __getattr__(self, name: str) -> Any:
-        import tensorflow
-
-        return getattr(tensorflow, name)
+        return getattr(importlib.import_module(self._module), name)
 
 
-tf: Any = _TensorFlow()
+tf: Any = Lazy("tensorflow")
+keras: Any = Lazy("keras")
+contexts: Any = Lazy("tensorflow.python.eager.context")  # not public: `contexts.context()` is TensorFlow's only one
 
 
 def replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

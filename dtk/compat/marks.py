@@ -8,17 +8,17 @@ a `numpy_function` that tells, for which nothing waits; so what can overlap stil
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from dtk.compat.libraries import changed, replaces, tf
+from dtk.compat.libraries import Lazy, changed, replaces, tf
 
 TAKE, REDUCE = "take", "reduce"
 Report = Callable[[str, float, float, int], None]  # kind, begin and end in seconds of time.time(), bytes
 
+_control_flow: Any = Lazy("tensorflow.python.ops.control_flow_util")
 _ITERATORS = (
     "tensorflow.python.distribute.input_lib:DistributedIteratorBase",
     "tensorflow.python.data.ops.iterator_ops:OwnedIterator",
@@ -46,8 +46,6 @@ def listen(report: Report) -> None:
 
 
 def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = None) -> Any:
-    if _compiled():
-        return make(given)
     # In an eager loop the call lasts as long as what it does.
     if tf.executing_eagerly():
         eagerly = time.time()
@@ -55,28 +53,23 @@ def _marked(report: Report, kind: str, make: Callable[[Any], Any], given: Any = 
         size = 0 if given is None else int(given.shape.num_elements()) * int(given.dtype.size)
         report(kind, eagerly, time.time(), size)
         return made
+    # What goes to XLA has no clock: its error would be about ours, and hide the learner's. No public function tells.
+    if _control_flow.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        return make(given)
     # A root of a graph runs at any time: of a wait for data only the end is known.
     began, given = (tf.constant(float("nan"), tf.float64), None) if given is None else _passing(given)
     ended, made = _passing(make(given))
     size = 0 if given is None else tf.size(given, tf.int64) * given.dtype.size
-    reporting = functools.partial(_report, report, kind)
-    done = tf.numpy_function(reporting, [began, ended, tf.cast(size, tf.int64)], tf.int64)
+
+    def tell(began: Any, ended: Any, size: Any) -> Any:
+        report(kind, float(began), float(ended), int(size))
+        return size
+
+    done = tf.numpy_function(tell, [began, ended, tf.cast(size, tf.int64)], tf.int64)
     if _independent(done.op):
         return made
     with tf.control_dependencies([done]):  # a graph of TensorFlow 1, which runs what leads to the result
         return tf.nest.map_structure(tf.identity, made)
-
-
-def _compiled() -> bool:
-    """Whether what is made here goes to XLA, which has no clock: its error would be about ours, and hide the learner's.
-
-    No public function tells (`GraphOrParentsInXlaContext`, TensorFlow 2.15 to 2.21).
-    """
-    from tensorflow.python.ops import control_flow_util
-
-    return not tf.executing_eagerly() and bool(
-        control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
-    )
 
 
 def _passing(value: Any) -> tuple[Any, Any]:
@@ -85,7 +78,8 @@ def _passing(value: Any) -> tuple[Any, Any]:
     One that hung beside the value would be late: with one thread for operations (`dtk` gives a worker its share of the
     cores) TensorFlow first computes what follows.
     """
-    with tf.control_dependencies(_tensors(value)):
+    leaves = [getattr(leaf, "_variant_tensor", leaf) for leaf in tf.nest.flatten(value, expand_composites=True)]
+    with tf.control_dependencies([leaf for leaf in leaves if isinstance(leaf, tf.Tensor)]):  # variant: of an Optional
         now = tf.timestamp()
     _independent(now.op)
     with tf.control_dependencies([now]):
@@ -101,14 +95,3 @@ def _independent(operation: Any) -> bool:
     if manager is not None:
         manager.run_independently(operation)
     return manager is not None
-
-
-def _report(report: Report, kind: str, began: Any, ended: Any, size: Any) -> Any:
-    report(kind, float(began), float(ended), int(size))
-    return size
-
-
-def _tensors(value: Any) -> list[Any]:
-    leaves = tf.nest.flatten(value, expand_composites=True)
-    parts = [getattr(leaf, "_variant_tensor", leaf) for leaf in leaves]  # of an Optional
-    return [part for part in parts if isinstance(part, tf.Tensor)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dtk.compat.libraries import tf
+from dtk.compat.libraries import Lazy, tf
 from dtk.records.events import Scope
 
 
@@ -23,9 +23,7 @@ def is_mirrored(value: Any) -> bool:
 
     The class is not public; `tests/test_clusters_stops.py` fails where it is gone.
     """
-    from tensorflow.python.distribute.values import Mirrored
-
-    return isinstance(value, Mirrored)
+    return isinstance(value, Lazy("tensorflow.python.distribute.values").Mirrored)
 
 
 def first_spec(spec: Any) -> Any:
@@ -39,25 +37,29 @@ def first_spec(spec: Any) -> Any:
 
 
 def _variable(weight: Any) -> Any:
-    """TensorFlow's variable, which Keras 3 has inside its own; `value` of TensorFlow's is a method."""
-    inner = getattr(weight, "value", weight)
-    return weight if callable(inner) else inner
+    """TensorFlow's variable, which Keras 3 has inside its own.
+
+    TensorFlow's own is not asked for names that it has not: one that is added up over the workers is read for that.
+    """
+    return weight if isinstance(weight, tf.Variable) else getattr(weight, "_value", weight)
 
 
 def key_of(variable: Any) -> str:
-    """What tells a variable from every other of the process, whichever of its wrappers is at hand.
+    """What tells a variable from every other of the process, whichever of its wrappers or copies is at hand.
 
     As Keras's optimizers know their variables (`TFOptimizer._var_key` in Keras 3, `_var_key` in Keras 2).
     """
-    variable = getattr(variable, "_value", variable)  # Keras 3's own around TensorFlow's
-    container = getattr(variable, "_distributed_container", None)
-    variable = (container() if container is not None else None) or variable
-    return str(getattr(variable, "_unique_id", id(variable)))
+    variable = _variable(variable)
+    if not isinstance(variable, tf.distribute.DistributedValues):
+        place = getattr(variable, "handle", variable)  # where TensorFlow keeps the copies' container
+        container = getattr(place, "_distributed_container", lambda: None)()
+        variable = variable if container is None else container
+    return str(getattr(variable, "_unique_id", None) or id(variable))
 
 
 def name_of(variable: Any) -> str:
     """What messages and files call a variable, of TensorFlow or of either Keras."""
-    return str(getattr(variable, "path", variable.name))
+    return str(variable.name if isinstance(variable, tf.Variable) else getattr(variable, "path", variable.name))
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,8 @@ def copies(weight: Any) -> Copies | None:
 
 def strategy_of(weights: list[Any]) -> Any:
     """The strategy in whose scope the weights were made; None where they were made in none."""
-    for weight in weights:
-        strategy = getattr(_variable(weight), "distribute_strategy", None)
-        if strategy is not None:
-            return strategy
-    return None
+    found = (getattr(_variable(weight), "distribute_strategy", None) for weight in weights)
+    return next((strategy for strategy in found if strategy is not None), None)
 
 
 def scope_of(weights: list[Any]) -> Scope:

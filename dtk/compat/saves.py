@@ -38,8 +38,15 @@ def when_imported() -> None:
         return
     for package in ("keras", "tf_keras"):
         wrapt.register_post_import_hook(lambda keras: _redirect(keras, place), package)
-    wrapt.register_post_import_hook(lambda tensorflow: _watch_checkpoints(tensorflow.train, place), "tensorflow")
-    wrapt.register_post_import_hook(lambda tensorflow: _redirect_deletes(tensorflow.io.gfile, place), "tensorflow")
+    # `save` and the manager keep a file named `checkpoint` in the directory; `write` writes its own files only.
+    _watch("Checkpoint", "save", place, lambda _, prefix: os.path.dirname(os.path.abspath(prefix)))
+    _watch("Checkpoint", "write", place, lambda _, prefix: os.path.abspath(prefix))
+    _watch("CheckpointManager", "save", place, lambda manager, *_: os.path.abspath(manager.directory))
+    if place.worker > 0:
+        # A worker deletes what it has saved, as the workers of many programs do that are not the chief.
+        gfile = "tensorflow:io.gfile"
+        for owner, name in ((os, "remove"), (shutil, "rmtree"), (gfile, "remove"), (gfile, "rmtree")):
+            _wrap_path(owner, name, 0, lambda path: path if os.path.exists(path) else _own_copy(path))
 
 
 def _redirect(keras: Any, place: Here) -> None:
@@ -47,7 +54,11 @@ def _redirect(keras: Any, place: Here) -> None:
     if third:
         _share_backups(keras)
     if place.worker > 0:
-        _redirect_saves(keras)
+        for owner in (keras.Model, *_spaces(keras.__name__)):
+            for name in ("save", "save_model", "save_weights", "export", "load_model", "load_weights"):
+                if hasattr(owner, name):
+                    change = _own_copy if name.startswith("load") else _prepared
+                    _wrap_path(owner, name, 0 if name == "load_model" else 1, change)
         for kind in _PATHS if third else ("CSVLogger",):  # Keras 2 takes care of the others itself
             _redirect_attribute(getattr(keras.callbacks, kind), _PATHS[kind])
 
@@ -87,29 +98,12 @@ def _own_copy(path: Any) -> Any:
 
 def _wrap_path(owner: Any, name: str, position: int, change: Callable[[Any], Any]) -> None:
     """Replaces `owner.name` by a function that changes its argument `filepath` or `path`, the `position`th."""
-    if not hasattr(owner, name):
-        return  # this version of Keras has no such function
 
     @replaces(owner, name)
     def wrapped(original: Any, *args: Any, **kwargs: Any) -> Any:
         placed = [change(value) if at == position else value for at, value in enumerate(args)]
         named = {key: change(value) if key in ("filepath", "path") else value for key, value in kwargs.items()}
         return original(*placed, **named)
-
-
-def _redirect_saves(keras: Any) -> None:
-    for owner in (keras.Model, *_spaces(keras.__name__)):
-        for name in ("save", "save_model", "save_weights", "export"):
-            _wrap_path(owner, name, 1, _prepared)
-        _wrap_path(owner, "load_model", 0, _own_copy)
-        _wrap_path(owner, "load_weights", 1, _own_copy)
-
-
-def _redirect_deletes(gfile: Any, place: Here) -> None:
-    """Lets a worker delete what it has saved, as the workers of many programs do that are not the chief."""
-    functions = ((os, "remove"), (shutil, "rmtree"), (gfile, "remove"), (gfile, "rmtree")) if place.worker > 0 else ()
-    for owner, name in functions:
-        _wrap_path(owner, name, 0, lambda path: path if os.path.exists(path) else _own_copy(path))
 
 
 def _spaces(package: str) -> list[Any]:
@@ -140,15 +134,14 @@ def _share_backups(keras: Any) -> None:
 
     @replaces(kind, "on_train_begin")
     def on_train_begin(original: Any, self: Any, logs: Any = None) -> None:
-        if not hasattr(self, "_dtk_chief_paths"):
-            paths = {name: value for name, value in vars(self).items() if name.endswith(("backup_dir", "_path"))}
-            self._dtk_chief_paths = paths
-        vars(self).update(self._dtk_chief_paths)
+        own = {name: value for name, value in vars(self).items() if name.endswith(("backup_dir", "_path"))}
+        chiefs = vars(self).setdefault("_dtk_chief_paths", own)
+        vars(self).update(chiefs)
         with changed(_loading, chief_only=True):
             original(self, logs)
         _wait_for_all(self.model)
         if here().worker > 0:  # type: ignore[union-attr]  # applied in workers only
-            vars(self).update({name: elsewhere(path) for name, path in self._dtk_chief_paths.items()})
+            vars(self).update({name: elsewhere(path) for name, path in chiefs.items()})
 
     @replaces(kind, "on_train_end")
     def on_train_end(original: Any, self: Any, logs: Any = None) -> None:
@@ -191,15 +184,8 @@ WAIT_SECONDS = 10.0  # for the save of a worker that comes to it at about the sa
 _silent: set[int] = set()  # workers that did not save when this one did, and are not waited for again
 
 
-def _watch_checkpoints(train: Any, place: Here) -> None:
-    # `save` and the manager keep a file named `checkpoint` in the directory; `write` writes its own files only.
-    _watch(train.Checkpoint, "save", place, lambda checkpoint, prefix: os.path.dirname(os.path.abspath(prefix)))
-    _watch(train.Checkpoint, "write", place, lambda checkpoint, prefix: os.path.abspath(prefix))
-    _watch(train.CheckpointManager, "save", place, lambda manager, *_: os.path.abspath(manager.directory))
-
-
-def _watch(owner: Any, name: str, place: Here, where: Callable[..., str]) -> None:
-    @replaces(owner, name)
+def _watch(kind: str, name: str, place: Here, where: Callable[..., str]) -> None:
+    @replaces(f"tensorflow:train.{kind}", name)
     def wrapped(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         given = [kwargs["file_prefix"]] if "file_prefix" in kwargs else args[:1]
         _claim(where(self, *given), place)

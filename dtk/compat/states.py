@@ -1,11 +1,9 @@
 """All variables of this process, in the order of their creation, and the calls between which Python can read them.
 
 A *unit* is an outermost call of a `tf.function`, of `strategy.run`, or of an optimizer that works eagerly, or a run of
-an Estimator's session: nothing can be read or set inside of it, everything between two of them. Touched, in worker
-processes only: `BaseResourceVariable.__init__`, `polymorphic_function.Function.__call__`, `StrategyBase.run`, Keras 3's
-`Variable._initialize` and the operation `_ReadVariablesOp` (TensorFlow 2.15 to 2.22). TensorFlow has no public list of
-variables outside of TensorFlow 1's graphs, so nothing of this has to go; `tests/test_states.py` fails where one of the
-names is gone.
+an Estimator's session: nothing can be read or set inside of it, everything between two of them. TensorFlow
+(2.15 to 2.22) has no public list of variables outside of TensorFlow 1's graphs, so nothing has to go of what is touched
+here, in worker processes only; `tests/test_states.py` fails where one of the names is gone.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from dtk.compat.libraries import changed, replaces, tf
-from dtk.compat.per_replica import local_values
+from dtk.compat.libraries import changed, contexts, replaces, tf
+from dtk.compat.per_replica import key_of, local_values
 from dtk.records.facts import MOVING
 
 _leaves: list[weakref.ref[Any]] = []
@@ -64,12 +62,10 @@ class Variable:
 
     def assign(self, values: list[Any]) -> None:
         """Writes a value for each copy, or one for all; without the other workers."""
-        from tensorflow.python.ops.gen_resource_variable_ops import assign_variable_op
-
         for k, ref in enumerate(self.copies):
             copy = ref()
             if copy is not None:
-                assign_variable_op(copy.handle, values[k % len(values)])
+                tf.raw_ops.AssignVariableOp(resource=copy.handle, value=values[k % len(values)])
 
 
 @dataclass(eq=False)
@@ -79,6 +75,7 @@ class InGraph(Variable):
     tensors: of its copies. session: the raw one, None once it is closed: then it holds what was read last.
     """
 
+    ready: bool = True
     tensors: list[Any] = field(default_factory=list)
     setters: list[tuple[Any, Any]] = field(default_factory=list)  # (operation, placeholder), by copy
     session: Any = None
@@ -97,25 +94,20 @@ class InGraph(Variable):
 def of_graph() -> list[InGraph]:
     """The variables of the present graph, which gets what reads and sets them; before it is finished."""
     found: dict[str, InGraph] = {}
-    counted: dict[Any, int] = {}
     seen: set[str] = set()
     for variable in tf.compat.v1.global_variables():
         for leaf in local_values(variable):
             if leaf.handle.name in seen:
                 continue  # one of a variable that was there before
             seen.add(leaf.handle.name)
-            entry = _facts(leaf, InGraph)
-            if entry.name not in found:
-                alike = entry.identity[:-1]
-                counted[alike] = counted.get(alike, -1) + 1
-                entry.identity = (*alike, counted[alike])
-            entry = found.setdefault(entry.name, entry)
+            made = _described(leaf, InGraph, "", 0)
+            alike = [each for each in found.values() if each.identity[:-1] == made.identity[:-1]]
+            made.identity = (*made.identity[:-1], len(alike))
+            entry = found.setdefault(made.name, made)
             given = tf.compat.v1.placeholder(leaf.dtype.base_dtype, leaf.shape)
+            entry.copies.append(None)  # there is nothing to refer to
             entry.tensors.append(leaf.read_value())
             entry.setters.append((tf.raw_ops.AssignVariableOp(resource=leaf.handle, value=given), given))
-            entry.ready = True
-    for entry in found.values():
-        entry.copies = [None] * len(entry.tensors)  # as many; there is nothing to refer to
     return list(found.values())
 
 
@@ -136,9 +128,9 @@ def read(table: Sequence[Variable]) -> list[list[Any]]:
     """
     global _reading
     in_graph = [each for each in table if isinstance(each, InGraph)]
-    for session in {id(each.session): each.session for each in in_graph if each.session is not None}.values():
-        its = [each for each in in_graph if each.session is session]
-        for each, now in zip(its, session.run([each.tensors for each in its]), strict=True):
+    session = in_graph[0].session if in_graph else None  # one Estimator's have the same
+    if session is not None:
+        for each, now in zip(in_graph, session.run([each.tensors for each in in_graph]), strict=True):
             each.hold([np.asarray(value) for value in now])
     eager = [each for each in table if not isinstance(each, InGraph)]
     if not _reading.reads(eager):
@@ -166,10 +158,9 @@ class _Reading:
 
     def values(self) -> list[list[Any]]:
         from tensorflow.python import pywrap_tfe
-        from tensorflow.python.eager import context
 
         flat: list[Any] = [None] * len(self._refs)
-        session = context.context()._handle
+        session = contexts.context()._handle
         for device, (places, handles, types) in self._devices.items():
             attributes = ("N", len(handles), "dtypes", types)
             found = pywrap_tfe.TFE_Py_Execute(session, device, "_ReadVariablesOp", handles, attributes, len(handles))
@@ -195,11 +186,11 @@ def watch(around: Callable[..., Any]) -> None:
 
     @replaces("tensorflow.python.eager.polymorphic_function.polymorphic_function:Function", "__call__")
     def call(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _unit(self, functools.partial(original, self), args, kwargs)
+        return unit(self, functools.partial(original, self), args, kwargs)
 
     @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "run")
     def run(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _unit(args[0] if args else self, functools.partial(original, self), args, kwargs)
+        return unit(args[0] if args else self, functools.partial(original, self), args, kwargs)
 
 
 def _watch_variables() -> None:
@@ -270,33 +261,25 @@ def variables() -> list[Variable]:
 def _refresh() -> None:
     global _stale, _table
     _stale = False
-    found: dict[Any, Variable] = {}
+    found: dict[str, Variable] = {}
     seen: dict[int, Variable] = {}  # by the handle's id, which all objects for one variable share
-    alive = []
-    for ref in _leaves:
-        leaf = ref()
-        if leaf is None:
-            continue
-        alive.append(ref)
+    alive = [(ref, leaf) for ref in _leaves if (leaf := ref()) is not None]
+    for ref, leaf in alive:
         handle = leaf.handle
         no_number = leaf.dtype.base_dtype in (tf.string, tf.resource, tf.variant)
-        if tf.is_symbolic_tensor(handle) or no_number or leaf._dtk_role == "data":
+        if tf.is_symbolic_tensor(handle) or no_number or leaf._dtk_role == "data" or handle._id in seen:
             continue
-        if handle._id in seen:
-            continue  # another object for the same variable
-        key = _key(leaf)
+        key = key_of(leaf)
         if key not in found:
-            found[key] = _of_handle.get(handle._id) or _entry(leaf)
+            number = getattr(leaf, "_dtk_number", 0)
+            found[key] = _of_handle.get(handle._id) or _described(leaf, Variable, leaf._dtk_role, number)
             found[key].copies = []
         found[key].copies.append(ref)
         seen[handle._id] = found[key]
     for entry in found.values():
-        if not entry.ready:
-            entry.ready = all(
-                leaf is not None and bool(tf.raw_ops.VarIsInitializedOp(resource=leaf.handle))
-                for leaf in (ref() for ref in entry.copies)
-            )
-    _leaves[:] = alive
+        handles = [ref().handle for ref in entry.copies]  # none is gone: `alive` holds them
+        entry.ready = entry.ready or all(bool(tf.raw_ops.VarIsInitializedOp(resource=each)) for each in handles)
+    _leaves[:] = [ref for ref, _ in alive]
     _of_handle.clear()
     _of_handle.update(seen)
     _stale = _stale or not all(each.ready for each in found.values())
@@ -311,24 +294,10 @@ def drawn_from(captured: Sequence[Any]) -> None:
     global _stale
     held = {getattr(each, "_id", None) for each in captured if each.dtype == tf.resource}
     leaves = [leaf for leaf in (ref() for ref in _leaves) if leaf is not None and leaf.dtype.base_dtype.is_integer]
-    keys = {_key(leaf) for leaf in leaves if getattr(leaf.handle, "_id", 0) in held}
+    keys = {key_of(leaf) for leaf in leaves if getattr(leaf.handle, "_id", 0) in held}
     for leaf in leaves:
-        if _key(leaf) in keys:
+        if key_of(leaf) in keys:
             leaf._dtk_role, _stale = "data", True
-
-
-def _key(leaf: Any) -> int:
-    """What all copies of a variable, on several replicas, have in common."""
-    container = getattr(leaf.handle, "_distributed_container", None) or getattr(leaf, "_distributed_container", None)
-    container = container() if container is not None else None
-    return id(leaf) if container is None else id(container)
-
-
-def _entry(leaf: Any) -> Variable:
-    made: Variable = _facts(leaf, Variable)
-    made.role = leaf._dtk_role
-    made.identity = (*made.identity[:-1], getattr(leaf, "_dtk_number", 0))
-    return made
 
 
 def _numbered(leaf: Any, name: str) -> int:
@@ -341,23 +310,19 @@ def _numbered(leaf: Any, name: str) -> int:
     return _counted[alike]
 
 
-def _facts(leaf: Any, cls: Any) -> Any:
+def _described(leaf: Any, cls: Any, role: str, number: int) -> Any:
+    """What is known of a variable by one of its copies. number: its place among those of the same identity."""
     name = getattr(leaf, "_dtk_path", "") or _SUFFIX.sub("", str(leaf.name))
     dtype, shape = leaf.dtype.base_dtype.name, tuple(leaf.shape.as_list())
     on_read = leaf.synchronization == tf.VariableSynchronization.ON_READ
     strategy = getattr(leaf, "_distribute_strategy", None) or getattr(leaf, "distribute_strategy", None)
     by_replica = on_read or any(word in name for word in MOVING)
     kept = "by replica" if by_replica else ("mirrored" if strategy is not None else "own")
-    identity = (_NUMBER.sub("", name), dtype, shape, 0)
-    return cls(name, identity, dtype, shape, kept, leaf.aggregation.name.lower(), bool(leaf.trainable), "")
+    identity = (_NUMBER.sub("", name), dtype, shape, number)
+    return cls(name, identity, dtype, shape, kept, leaf.aggregation.name.lower(), bool(leaf.trainable), role)
 
 
 # ---- the calls
-
-
-def eager_unit(subject: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Makes a call that is a unit where it is outermost: an optimizer's, which a loop calls eagerly."""
-    return _unit(subject, call, args, kwargs)
 
 
 def in_unit() -> bool:
@@ -365,7 +330,8 @@ def in_unit() -> bool:
     return _inside
 
 
-def _unit(subject: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def unit(subject: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Makes a call that is a unit where it is outermost and eager."""
     global _inside
     main = threading.current_thread() is threading.main_thread()
     if _around is None or _inside or not main or not tf.executing_eagerly() or tf.inside_function():

@@ -6,6 +6,7 @@ TensorFlow 2.15 to 2.21.
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import sys
 import weakref
@@ -14,12 +15,12 @@ from typing import Any
 
 import wrapt
 
-from dtk.compat.libraries import changed, replaces, tf
+from dtk.compat.libraries import changed, contexts, replaces, tf
 from dtk.errors import ClusterConfigError, DtkError
 from dtk.language import N_, _
 
 # What MultiWorkerMirroredStrategy is made of.
-_EXTENDED = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended"
+EXTENDED = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended"
 
 
 def alone() -> None:
@@ -30,7 +31,7 @@ def alone() -> None:
     tests/test_estimator.py tells when this can go.
     """
 
-    @replaces(_EXTENDED, "_initialize_strategy")
+    @replaces(EXTENDED, "_initialize_strategy")
     def initialize(original: Any, self: Any, cluster_resolver: Any, devices: Any = None) -> None:
         self._initialize_local(cluster_resolver, devices)
 
@@ -46,14 +47,13 @@ def join_once() -> None:
     first: dict[str, Any] = {}
     ours = os.environ.get("TF_CONFIG")
 
-    @replaces(_EXTENDED, "_initialize_multi_worker")
+    @replaces(EXTENDED, "_initialize_multi_worker")
     def initialize(original: Any, self: Any, cluster_resolver: Any) -> None:
         from tensorflow.python.distribute import cross_device_utils as utils
 
-        spec = cluster_resolver.cluster_spec()
-        cluster = spec.as_dict()
+        cluster = cluster_resolver.cluster_spec().as_dict()
         # Estimator leaves the evaluator out of its strategy's cluster: some of TF_CONFIG's tasks are enough.
-        if ours and any(f'"{at}"' not in ours for job in spec.jobs for at in spec.job_tasks(job)):
+        if ours and any(f'"{at}"' not in ours for tasks in cluster.values() for at in tasks):
             words = N_(
                 "the program makes a cluster of its own, of {tasks}; dtk has set TF_CONFIG for each worker: leave out "
                 "the line that sets os.environ['TF_CONFIG'], and cluster_resolver= where there is one"
@@ -78,7 +78,7 @@ def several(replicas: int, follows: int = 0) -> None:
     it from several replicas on CPUs (TensorFlow 2.15 to 2.21; tests/test_replicas.py tells when this can go).
     """
 
-    @replaces(_EXTENDED, "_initialize_local_devices")
+    @replaces(EXTENDED, "_initialize_local_devices")
     def devices(original: Any, self: Any, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
         found, kind = original(self, cluster_resolver, worker_device)
         if kind == "CPU":
@@ -86,14 +86,12 @@ def several(replicas: int, follows: int = 0) -> None:
         return found, kind
 
     if follows:
-        seeds = "tensorflow.python.framework.random_seed"
-        wrapt.register_post_import_hook(lambda module: _draw_as(module, follows, replicas // follows), seeds)
-
-        for owner in (_EXTENDED, "tensorflow.python.distribute.mirrored_strategy:MirroredExtended"):
+        each = replicas // follows
+        _draw_as(follows, each)
+        for owner in (EXTENDED, "tensorflow.python.distribute.mirrored_strategy:MirroredExtended"):
             replaces(owner, "_get_variable_creator_initial_value")(_begins_with)
 
         # A batch's parts go to the workers in turn, but to the replicas of one process one after the other.
-        each = replicas // follows
         order = [replica % each * follows + replica // each for replica in range(replicas)]
 
         @replaces("tensorflow.python.distribute.input_util", "get_distributed_dataset")
@@ -114,21 +112,21 @@ def _begins_with(original: Any, self: Any, replica_id: int, device: Any, primary
     return functools.cache(value) if callable(value) and not replica_id and tf.inside_function() else value
 
 
-def _draw_as(random_seed: Any, workers: int, each: int) -> None:
+def _draw_as(workers: int, each: int) -> None:
     """Has the replicas of each worker draw by the seeds that they have in its own process.
 
     TensorFlow counts the operations of a graph that draw without a seed of their own, and one process has those of all
     workers in one graph. each: replicas of one worker. tests/test_states.py tells when the count has another name.
     """
-    counted = random_seed._graph_to_seed_dict
+    home = "tensorflow.python.framework.random_seed"
     places = weakref.WeakKeyDictionary[Any, list[int]]()  # by graph, how far each worker's replicas are
 
-    @replaces(random_seed, "get_seed")
+    @replaces(home, "get_seed")
     def get_seed(original: Any, op_seed: Any) -> Any:
         graph, context = tf.compat.v1.get_default_graph(), tf.distribute.get_replica_context()
         if tf.executing_eagerly() or op_seed is not None:
             return original(op_seed)
-        place = places.setdefault(graph, [0] * workers)
+        counted, place = sys.modules[home]._graph_to_seed_dict, places.setdefault(graph, [0] * workers)
         own = tf.distribute.has_strategy() and context is not None
         who = [tf.get_static_value(context.replica_id_in_sync_group) // each] if own else range(workers)
         counted[graph] = max(place[worker] for worker in who)
@@ -138,7 +136,7 @@ def _draw_as(random_seed: Any, workers: int, each: int) -> None:
         return seeds
 
 
-def _calculating(what: Callable[[int, Any], Any]) -> Callable[[Told, Any], Any]:
+def _calculating(what: Callable[[int, Any], Any]) -> Any:
     return lambda told, other: what(int(told), other)
 
 
@@ -156,22 +154,15 @@ class Told:
     def __index__(self) -> int:
         return 1 if tf.inside_function() else self.replicas
 
-    __int__ = __hash__ = __index__
+    __hash__ = __index__
 
-    def __float__(self) -> float:
-        return float(int(self))
-
-    def __eq__(self, other: object) -> bool:
-        return bool(int(self) == other)
-
-    def __lt__(self, other: Any) -> bool:
-        return bool(int(self) < other)
-
-    __mul__ = _calculating(lambda mine, other: mine * other)
+    __eq__ = _calculating(operator.eq)
+    __lt__ = _calculating(operator.lt)
+    __mul__ = _calculating(operator.mul)
     __rmul__ = _calculating(lambda mine, other: other * mine)
-    __add__ = __radd__ = _calculating(lambda mine, other: mine + other)
-    __sub__ = _calculating(lambda mine, other: mine - other)
-    __floordiv__ = _calculating(lambda mine, other: mine // other)
+    __add__ = __radd__ = _calculating(operator.add)
+    __sub__ = _calculating(operator.sub)
+    __floordiv__ = _calculating(operator.floordiv)
     __rfloordiv__ = _calculating(lambda mine, other: other // mine)
 
     def __truediv__(self, other: Any) -> Any:
@@ -190,21 +181,20 @@ def counts(replicas: int) -> None:
     Of the strategy that it is given, and of each that it makes.
     """
 
-    def watch(library: Any) -> None:
+    def tell(tensorflow: Any) -> None:
+        from tensorflow.python.distribute.distribute_lib import StrategyBase
+
         def num_replicas_in_sync(self: Any) -> Any:
             reader = str(sys._getframe(1).f_globals.get("__name__", "")).split(".")[0]
             return 1 if reader in ("tensorflow", "keras", "tf_keras", "dtk") else Told(replicas)
 
-        library.StrategyBase.num_replicas_in_sync = property(num_replicas_in_sync)
-
-    def convert(tensorflow: Any) -> None:
         def as_one(value: Told, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
             return tensorflow.constant(1, dtype, name=name)
 
+        StrategyBase.num_replicas_in_sync = property(num_replicas_in_sync)
         tensorflow.register_tensor_conversion_function(Told, as_one, priority=0)
 
-    wrapt.register_post_import_hook(watch, "tensorflow.python.distribute.distribute_lib")
-    wrapt.register_post_import_hook(convert, "tensorflow")
+    wrapt.register_post_import_hook(tell, "tensorflow")
 
 
 def has_a_cluster() -> bool:
@@ -212,9 +202,7 @@ def has_a_cluster() -> bool:
 
     No public name tells; `tests/test_updates.py` does when this one goes.
     """
-    from tensorflow.python.eager import context
-
-    return getattr(context.context(), "_collective_ops_server_def", None) is not None
+    return getattr(contexts.context(), "_collective_ops_server_def", None) is not None
 
 
 # ---- small messages between workers: 64 KB at a time of what one sends to another, in place of TensorFlow's 4 MB
@@ -230,12 +218,10 @@ MESSAGE_BYTES = 1 << 16
 
 def send_small_messages() -> None:
     """Before TensorFlow's context starts; afterwards nothing is changed. `DTK_MESSAGE_BYTES` sets another size."""
-    from tensorflow.python.eager import context
-
     stated = os.environ.get("DTK_MESSAGE_BYTES") or str(MESSAGE_BYTES)
     if not stated.isdecimal():
         raise DtkError(f"DTK_MESSAGE_BYTES={stated}: it takes bytes, or 0 for TensorFlow's default")
-    ours = context.context()
+    ours = contexts.context()
     if ours._context_handle is not None or ours._config is not None:
         return
     ours._config = tf.compat.v1.ConfigProto()

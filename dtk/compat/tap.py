@@ -53,22 +53,19 @@ class Tap:
         self.detach()
         slots = steps_per_execution(self.model)
         self._before = vars(self.model).get("train_step")
-        if self.tapped is None or self.plain is not self.model.train_function or self.slots != slots:
-            self._make(slots)
-        else:  # the train function of the `fit` before: there is no need to trace it again
-            self.model.train_step = self._step
+        if self.tapped is not None and self.plain is self.model.train_function and self.slots == slots:
+            self.model.train_step = self._step  # and the train function of the `fit` before, without tracing it again
+        else:
+            # One variable holds all, so that it takes one read: [steps so far, WIDTH numbers a step]
+            self._cells, self.slots = self._local(1 + WIDTH * slots), slots
+            self._seen = 0  # steps that `read` has handed out
+            self._locals = self.model.distribute_strategy.experimental_local_results(self._cells)
+            self.plain = self.model.train_function
+            self.model.train_step = self._step = self._wrap(self.model.train_step)
+            self.model.make_train_function(force=True)
+            self.tapped = self.model.train_function
         self.owner = owner
         self.model.train_function = self.tapped if self.model.built else self._building
-
-    def _make(self, slots: int) -> None:
-        # One variable holds all, so that it takes one read: [steps so far, WIDTH numbers a step]
-        self._cells, self.slots = self._local(1 + WIDTH * slots), slots
-        self._seen = 0  # steps that `read` has handed out
-        self._locals = self.model.distribute_strategy.experimental_local_results(self._cells)
-        self.plain = self.model.train_function
-        self.model.train_step = self._step = self._wrap(self.model.train_step)
-        self.model.make_train_function(force=True)
-        self.tapped = self.model.train_function
 
     def detach(self) -> None:
         """Leaves the model as it was before `attach`."""
@@ -95,7 +92,13 @@ class Tap:
         """
         self.model.train_function = self.tapped
         try:
-            _build(self.model, iterator.element_spec)
+            spec = iterator.element_spec
+            if hasattr(self.model, "_symbolic_build"):  # Keras 3
+                self.model._symbolic_build(data_batch=tf.nest.map_structure(first_spec, spec))
+            else:
+                x = spec[0] if isinstance(spec, tuple) else spec
+                with self.model.distribute_strategy.scope():
+                    self.model.build(tf.nest.map_structure(lambda each: first_spec(each).shape, x))
         except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             # Some models can be built by data alone. Training goes on without what only a proof needs.
             print(f"dtk.Recorder: no weights before step 1 ({type(error).__name__}); build the model before fit")
@@ -123,7 +126,7 @@ class Tap:
                 return train_step(data, *args, **kwargs)  # a train_step that calls itself, or its parent's
             with changed(self._trace, counts=collections.Counter()):
                 self._losses.assign(tf.zeros(LOSSES, tf.float64))
-                with updates.recorded_step(), updates.taking(self._take):
+                with updates.recorded_step(self._take):
                     returned = train_step(data, *args, **kwargs)
                 self._write(data)
             return returned
@@ -155,15 +158,6 @@ class Tap:
         with self.model.distribute_strategy.scope(), untracked():
             zeros = tf.zeros(length, tf.float64)
             return tf.Variable(zeros, trainable=False, synchronization=on_read, aggregation=none)
-
-
-def _build(model: Any, spec: Any) -> None:
-    if hasattr(model, "_symbolic_build"):  # Keras 3
-        model._symbolic_build(data_batch=tf.nest.map_structure(first_spec, spec))
-        return
-    x = spec[0] if isinstance(spec, tuple) else spec
-    with model.distribute_strategy.scope():
-        model.build(tf.nest.map_structure(lambda each: first_spec(each).shape, x))
 
 
 def steps_per_execution(model: Any) -> int:

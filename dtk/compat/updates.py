@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dtk.compat.libraries import keras_major, replaces, tf
+from dtk.compat.libraries import changed, keras_major, replaces, tf
 from dtk.compat.per_replica import key_of, name_of
-from dtk.compat.states import eager_unit
+from dtk.compat.states import unit
 
 Taken = Callable[[str, Any], None]  # the target's name in the code that asked for the gradient, and its value
 _within = threading.local()
@@ -36,33 +38,29 @@ _MOST = 5  # of a graph's draws that are named
 _FRAMES = 12  # callers that are asked for the target's name
 
 
-@contextlib.contextmanager
-def taking(taken: Taken) -> Iterator[None]:
-    """Within this block each gradient with respect to variables is reported to `taken`; reentrant, a thread each."""
-    before = getattr(_within, "taken", None), getattr(_within, "scaled", None)
-    _within.taken, _within.scaled = taken, {}
-    try:
-        yield
-    finally:
-        _within.taken, _within.scaled = before
-
-
 def watch_gradients(replicas: int) -> None:
     """From now on; TensorFlow may be imported or not. replicas: of this process."""
 
     @replaces("tensorflow:GradientTape", "gradient")
     def gradient(original: Any, self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        inner, _within.gradient = getattr(_within, "gradient", False), True  # as tf.recompute_grad takes them
-        try:
+        inner = getattr(_within, "gradient", False)  # as tf.recompute_grad takes them
+        with changed(_within, gradient=True):
             found = original(self, target, sources, *args, **kwargs)
-        finally:
-            _within.gradient = inner
         if any(isinstance(each, tf.Variable) or hasattr(each, "trainable") for each in tf.nest.flatten(sources)):
             _look_at_graph()
-            _remember(target)
-            if not inner and getattr(_within, "taken", None) is None:
+            if getattr(_within, "taken", None) is not None:
+                _report(target)
+            elif not inner:
                 _add_up(target, replicas)
         return found
+
+
+def _report(target: Any) -> None:
+    """Hands the target, without its scale, to the recorded step that asked for the gradient."""
+    _, plain = _within.scaled.get(id(target), (None, target))
+    values = _numbers(plain)
+    if values:
+        _within.taken(_called(target), tf.add_n(values))
 
 
 _targets: Any = None  # a resource: of each replica, the sum of what gradients were taken of, and the first
@@ -111,13 +109,14 @@ def watch_scaling(cls: Any, name: str) -> None:
         return scaled
 
 
-_precision: set[str] = set()  # half types that a graph computes in that took a gradient
+_UNITS = {"bfloat16": 2.0**-9, "float16": 2.0**-12}  # the unit in the last place, relative
+_half: set[str] = set()  # of these types, those that a graph computes in that took a gradient
 _stateful: set[str] = set()  # kinds of draws of such a graph whose state can't be read or set
 
 
 def precision() -> float:
     """The unit in the last place, relative, of the coarsest type that training steps compute in; 0: of float32."""
-    return max((2.0**-9 if name == "bfloat16" else 2.0**-12 for name in _precision), default=0.0)
+    return max((_UNITS[name] for name in _half), default=0.0)
 
 
 def stateful_draws() -> list[str]:
@@ -128,12 +127,12 @@ def stateful_draws() -> list[str]:
 def _look_at_graph() -> None:
     if tf.executing_eagerly():
         return
-    for operation in tf.compat.v1.get_default_graph().get_operations():
+    graph = tf.compat.v1.get_default_graph()
+    _gradients[graph] = len(graph.get_operations())
+    for operation in graph.get_operations():
         if _DRAWS.search(operation.type) and not operation.type.startswith("State"):
             _stateful.add(operation.type)
-        for output in operation.outputs[:1]:
-            if output.dtype.base_dtype in (tf.bfloat16, tf.float16):
-                _precision.add(output.dtype.base_dtype.name)
+        _half.update(_UNITS.keys() & {output.dtype.base_dtype.name for output in operation.outputs[:1]})
 
 
 _eager_draws: list[str] | None = None  # what draws in eager steps; None: not known
@@ -172,44 +171,13 @@ def drawn(graph: Any) -> list[str]:
     Named by kind and layer: "StatelessRandomUniformV2 at sequential/dropout". What draws initial values, as in an
     Estimator's graph, is left out.
     """
-    own = [(each.name, each.type) for each in graph.get_operations() if "nitializer" not in each.name]
-    found = [f"{kind} at {_BEHIND.sub('', name)}" for name, kind in own + _inner(graph) if _DRAWS.search(kind)]
+    operations = graph.get_operations()
+    every = [(each.name, each.type) for each in operations if "nitializer" not in each.name]
+    if any(each.type in _CALLS for each in operations):
+        functions = graph.as_graph_def().library.function
+        every += [(f"{each.signature.name}/{node.name}", node.op) for each in functions for node in each.node_def]
+    found = [f"{kind} at {_BEHIND.sub('', name)}" for name, kind in every if _DRAWS.search(kind)]
     return list(dict.fromkeys(found))[:_MOST]
-
-
-def clips() -> list[str] | None:
-    """The kinds of clipping (tf.clip_by_*) since the last gradient, in the graph that is being made.
-
-    A branch, or a function, that only applies gradients is part of the graph around it that took them. None: not known,
-    without a graph, or where none of these took a gradient.
-    """
-    names: list[str] = []
-    for graph in _graphs() or []:
-        names += [operation.name for operation in graph.get_operations()[_gradients.get(graph, 0) :]]
-        if graph in _gradients:
-            return sorted({match[2] for match in map(_CLIP.search, names) if match})
-    return None
-
-
-def _inner(graph: Any) -> list[tuple[str, str]]:
-    """Operations of the functions that a graph calls."""
-    if not any(operation.type in _CALLS for operation in graph.get_operations()):
-        return []
-    library = graph.as_graph_def().library.function
-    return [(f"{f.signature.name}/{node.name}", node.op) for f in library for node in f.node_def]
-
-
-def _remember(target: Any) -> None:
-    if not tf.executing_eagerly():
-        graph = tf.compat.v1.get_default_graph()
-        _gradients[graph] = len(graph.get_operations())
-    taken = getattr(_within, "taken", None)
-    if taken is None:
-        return
-    _, plain = _within.scaled.get(id(target), (None, target))
-    values = _numbers(plain)
-    if values:
-        taken(_called(target), tf.add_n(values))
 
 
 def _numbers(target: Any) -> list[Any]:
@@ -219,16 +187,12 @@ def _numbers(target: Any) -> list[Any]:
 
 def _called(target: Any) -> str:
     """What the code that asked for the gradient calls its target; "loss" where it has no name there."""
-    frame: Any = sys._getframe(3)
-    for _ in range(_FRAMES):
-        if frame is None:
-            break
+    for frame, _ in itertools.islice(traceback.walk_stack(sys._getframe(3)), _FRAMES):
         # AutoGraph's own frames hold the target among arguments; the learner's converted code has its own names.
         if "/autograph/" not in frame.f_code.co_filename:
             names = [name for name, value in frame.f_locals.items() if value is target]
             if names and names[0] not in ("target", "ys"):
                 return names[0]
-        frame = frame.f_back
     return "loss"
 
 
@@ -239,28 +203,26 @@ def _called(target: Any) -> str:
 # `AssignAddVariableOp` an update on a resource that belongs to no checkpoint, made by the worker's first replica.
 
 _CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
-
-
 _all: list[UpdateCounter] = []
 _known: weakref.WeakKeyDictionary[Any, UpdateCounter] = weakref.WeakKeyDictionary()
-# How many recorded steps are being traced, or run eagerly, now. Of all threads: MirroredStrategy traces every replica
+# The recorded steps that are being traced, or run eagerly, now. Of all threads: MirroredStrategy traces every replica
 # in a thread of its own, and a LossScaleOptimizer each of its updates in yet another.
-_depth = 0
-_lock = threading.Lock()
+_under_way: list[Taken] = []
 
 
 class UpdateCounter:
     """One optimizer: its name, the names of the variables that it updates, by `key_of`, and its updates so far.
 
     recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; before: how many there
-    were at the last recorded step; first: of the first one that made some; fewest, most: of a later one.
+    were at the last recorded step; first: of the first one that made some; later: of each one after it.
     """
 
     def __init__(self, optimizer: Any):
         self.name = str(getattr(optimizer, "name", type(optimizer).__name__))
         self._optimizer = weakref.ref(optimizer)
         self.variables: dict[str, str] = {}
-        self.recorded = self.before = self.first = self.fewest = self.most = 0
+        self.recorded = self.before = self.first = 0
+        self.later: set[int] = set()
         # Updates inside of recorded steps of `fit`, and outside.
         self._made = _resource(f"dtk-updates-{len(_all)}", [2], tf.int64)
 
@@ -281,23 +243,22 @@ class UpdateCounter:
         as many are its own as any later step has made.
         """
         since, self.before = now - self.before, now
-        if since > 0 and not self.first:
-            self.first = since
+        if since > 0 and self.first:
+            self.later.add(since)
         elif since > 0:
-            self.fewest, self.most = min(self.fewest or since, since), max(self.most, since)
-        self.recorded = now - max(0, self.first - (self.most or self.first))
+            self.first = since
+        self.recorded = now - max(0, self.first - max(self.later, default=self.first))
 
     def state(self) -> list[int]:
         """All that is counted, for `go_on` in a process that takes this one's place."""
-        return [*self.so_far(), self.recorded, self.before, self.first, self.fewest, self.most]
+        return [*self.so_far(), self.recorded, self.before, self.first, *self.later]
 
     def go_on(self, state: list[int]) -> None:
         """Adds what was counted of an optimizer whose variables this one has taken over."""
         tf.raw_ops.AssignAddVariableOp(resource=self._made, value=tf.constant(state[:2], tf.int64))
-        recorded, before, first, fewest, most = state[2:]
-        self.recorded, self.before = self.recorded + recorded, self.before + before
-        self.first, self.most = self.first or first, max(self.most, most)
-        self.fewest = min(each for each in (self.fewest, fewest) if each) if self.fewest or fewest else 0
+        recorded, before, first, *later = state[2:]
+        self.recorded, self.before, self.first = self.recorded + recorded, self.before + before, self.first or first
+        self.later.update(later)
 
     def rate(self) -> float | None:
         """Its learning rate as it is now, a schedule's at the present count; None where it has none, or is gone."""
@@ -310,9 +271,7 @@ class UpdateCounter:
 
     def so_far(self) -> tuple[int, int]:
         """Updates in recorded steps of `fit`, and elsewhere."""
-        from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
-
-        inside, outside = read_variable_op(self._made, tf.int64).numpy().tolist()
+        inside, outside = tf.raw_ops.ReadVariableOp(resource=self._made, dtype=tf.int64).numpy().tolist()
         return inside, outside
 
 
@@ -334,16 +293,17 @@ def counted() -> list[UpdateCounter]:
 
 
 @contextlib.contextmanager
-def recorded_step() -> Iterator[None]:
-    """What is traced, or run eagerly, inside belongs to a step of `fit` that is recorded."""
-    global _depth
-    with _lock:
-        _depth += 1
+def recorded_step(taken: Taken) -> Iterator[None]:
+    """What is traced, or run eagerly, inside belongs to a step of `fit` that is recorded; reentrant, a thread each.
+
+    taken: gets each target of a gradient with respect to variables.
+    """
+    _under_way.append(taken)
     try:
-        yield
+        with changed(_within, taken=taken, scaled={}):
+            yield
     finally:
-        with _lock:
-            _depth -= 1
+        _under_way.remove(taken)
 
 
 def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
@@ -356,39 +316,41 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
     def count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
         if not variables or not tf.compat.v1.executing_eagerly_outside_functions():
             return  # an Estimator's graph, which its own hook counts
-        if optimizer not in _known:
+        first = optimizer not in _known
+        if first:
             _known[optimizer] = UpdateCounter(optimizer)
             _all.append(_known[optimizer])
         counter = _known[optimizer]
-        first = not counter.variables
         counter.variables |= {key_of(each): name_of(each) for each in variables}
         if first:
             facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
             traced(counter, **facts, settings=_settings(optimizer))
         if _replica(replicas) == 0:
-            counter.add(_depth > 0)
+            counter.add(inside=bool(_under_way))
 
-    if keras_major(keras) >= 3:
-        if keras.backend.backend() == "tensorflow":
-            _wrap(keras.optimizers.Optimizer, "apply", "grads", _of_keras_3, count)
-            for cls in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
-                watch_scaling(cls, "scale_loss")
-        return
-    _wrap(keras.optimizers.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2, count)
-    _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", "grads_and_vars", _of_keras_2, count)
-    for cls in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # one for each kind of optimizer
-        watch_scaling(cls, "get_scaled_loss")
+    if keras_major(keras) < 3:
+        _wrap(keras.optimizers.Optimizer, "apply_gradients", "grads_and_vars", count)
+        _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", "grads_and_vars", count)
+        for cls in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # one for each kind of optimizer
+            watch_scaling(cls, "get_scaled_loss")
+    elif keras.backend.backend() == "tensorflow":
+        _wrap(keras.optimizers.Optimizer, "apply", "grads", count)
+        for cls in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
+            watch_scaling(cls, "scale_loss")
 
 
-def _wrap(cls: Any, name: str, word: str, variables: Callable[..., Any], count: Callable[..., None]) -> None:
+def _wrap(cls: Any, name: str, word: str, count: Callable[..., None]) -> None:
     """word: what the method calls its first argument."""
 
     @replaces(cls, name)
     def apply(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         first, *rest = args or (kwargs.pop(word),)
         given = list(first)  # Keras 2 takes an iterator as well, which can be gone through once
-        count(self, *variables(self, given, *rest, **kwargs))
-        return eager_unit(self, functools.partial(original, self), given, *rest, **kwargs)
+        if word == "grads":
+            count(self, *_of_keras_3(self, given, *rest, **kwargs))
+        else:
+            count(self, [variable for _, variable in given], [])  # Keras 2 adds up rows of one number first
+        return unit(self, functools.partial(original, self), (given, *rest), kwargs)
 
 
 def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any = None) -> tuple[list[Any], list[str]]:
@@ -399,10 +361,6 @@ def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any =
     # What is linear in the gradient adds the rows of one number up as it applies them.
     linear = type(optimizer).__name__ == "SGD" and not getattr(optimizer, "momentum", 0)
     return [v for _, v in pairs], [] if linear else rows
-
-
-def _of_keras_2(optimizer: Any, pairs: list[Any], *args: Any, **kwargs: Any) -> tuple[list[Any], list[str]]:
-    return [variable for _, variable in pairs], []  # Keras 2 adds up rows of one number first
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:
@@ -426,12 +384,20 @@ def _replica(replicas: int) -> int:
 def _clips(optimizer: Any) -> list[str] | None:
     """Clipping of a replica's own gradients, before they are added up; None: not known, where no graph shows it.
 
-    Keras 3 clips first and reduces then; Keras 2 the other way round.
+    The kinds of tf.clip_by_* since the last gradient, in the graph that is being made: a branch, or a function, that
+    only applies gradients is part of the graph around it that took them. Further the optimizer's own in Keras 3, which
+    clips first and reduces then; Keras 2 does it the other way round.
     """
-    found, own = clips(), []
+    names, found = list[str](), None
+    for graph in _graphs() or []:
+        names += [operation.name for operation in graph.get_operations()[_gradients.get(graph, 0) :]]
+        if graph in _gradients:
+            found = sorted({match[2] for match in map(_CLIP.search, names) if match})
+            break
     if hasattr(optimizer, "stateless_apply"):  # which optimizers of Keras 3 alone have
         own = [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
-    return [*(found or []), *own] if own or found is not None else None
+        return [*(found or []), *own] if own else found
+    return found
 
 
 # ---- an optimizer that is to update the same variables without a step

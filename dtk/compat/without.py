@@ -1,10 +1,8 @@
 """Switches off, in a worker, what each replica rightly does by itself: `Run.again(without=…)`.
 
-Touched: `BatchNormalization.synchronized` of Keras 3 and tf_keras, `_moments` of Keras 3's, and those functions of
-`tensorflow.python.ops.gen_random_ops`, `gen_stateless_random_ops` and `gen_stateless_random_ops_v2` that most random
-numbers of TensorFlow 2.15 to 2.21 come from (gamma, Poisson and binomial ones are left as they are), but not within
-`UnliftedInitializerVariable.__init__`. Only in workers of runs that are made to decide something, so nothing of it has
-to go.
+Batch norm of Keras 3 and tf_keras, and the functions that most random numbers of TensorFlow 2.15 to 2.21 come from
+(gamma, Poisson and binomial ones are left as they are). Only in workers of runs that are made to decide something, so
+nothing of it has to go.
 """
 
 from __future__ import annotations
@@ -43,14 +41,11 @@ def _synchronise(keras: Any) -> None:
         original(self, input_shape)
         self.synchronized = True
 
-    if keras_major(keras) >= 3:
-        _synchronise_moments(keras.layers.BatchNormalization)
+    if keras_major(keras) < 3:
+        return
 
-
-def _synchronise_moments(layer: Any) -> None:
-    """Keras 3.15 takes moments of what a mask leaves on each replica alone, and others as an inexact difference."""
-
-    @replaces(layer, "_moments")
+    # Keras 3.15 takes moments of what a mask leaves on each replica alone, and others as an inexact difference.
+    @replaces(keras.layers.BatchNormalization, "_moments")
     def moments(original: Any, self: Any, inputs: Any, mask: Any) -> Any:
         context = tf.distribute.get_replica_context()
         if context is None:
@@ -109,17 +104,18 @@ def _pattern(shape: Any, step: float) -> Any:
 
 
 def _uniform(shape: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    return tf.cast(_pattern(shape, 0.6180339887), dtype or next((a for a in args if _is_type(a)), tf.float32))
+    values = _pattern(shape, 0.6180339887)
+    return tf.cast(values, dtype or next((a for a in args if isinstance(a, tf.DType)), tf.float32))
 
 
 def _normal(shape: Any, *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
     values = 1.414 * tf.sin(6.2831853 * _pattern(shape, 0.3819660113))
-    return tf.cast(values, dtype or next((a for a in args if _is_type(a)), tf.float32))
+    return tf.cast(values, dtype or next((a for a in args if isinstance(a, tf.DType)), tf.float32))
 
 
 def _whole(shape: Any, *args: Any, minval: Any = None, maxval: Any = None, **kwargs: Any) -> Any:
     if minval is None:  # (shape, key, counter, alg, minval, maxval), or without the three in the middle
-        minval, maxval = [arg for arg in args if not _is_type(arg)][-2:]
+        minval, maxval = [arg for arg in args if not isinstance(arg, tf.DType)][-2:]
     low, high = tf.convert_to_tensor(minval), tf.convert_to_tensor(maxval)
     span = tf.cast(high - low, tf.float64)
     return low + tf.cast(tf.floor(_pattern(shape, 0.6180339887) * span), low.dtype)
@@ -130,12 +126,8 @@ def _shuffled(value: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _likeliest(logits: Any, num_samples: Any, *args: Any, output_dtype: Any = None, **kwargs: Any) -> Any:
-    kind = output_dtype or next((a for a in args if _is_type(a)), tf.int64)
+    kind = output_dtype or next((a for a in args if isinstance(a, tf.DType)), tf.int64)
     return tf.cast(tf.repeat(tf.argmax(logits, axis=-1)[:, None], num_samples, axis=1), kind)
-
-
-def _is_type(value: Any) -> bool:
-    return isinstance(value, tf.DType)
 
 
 _DRAWS: dict[str, Callable[..., Any]] = {

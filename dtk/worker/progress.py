@@ -240,7 +240,7 @@ def write_updates(place: Here) -> None:
                 variables=[*names[:_NAMED], *["…"] * (len(names) > _NAMED)],
                 made=inside + outside,
                 recorded=inside - lost + min(outside, each.recorded),
-                pace=[each.fewest, each.most] if each.most > 1 else None,
+                pace=[min(each.later), max(each.later)] if max(each.later, default=0) > 1 else None,
             )
         )
     models = len(state.models) + len(state.estimated)
