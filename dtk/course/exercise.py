@@ -16,7 +16,6 @@ import numbers
 import os
 import random
 import reprlib
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,14 +114,10 @@ def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> Non
 def all_exercises(lesson: str | None = None) -> dict[str, Exercise | Trial]:
     """The exercises of a lesson, such as "02", or of a lab, such as "lab3", by name; of all where it is None."""
     files = {file.stem for file in Path(__file__).with_name("exercises").glob("l*.py")}
-    wanted = files if lesson is None else files & {_file(lesson)}
-    modules = [importlib.import_module(f"dtk.course.exercises.{file}") for file in sorted(wanted)]
+    if lesson is not None:
+        files &= {lesson.replace("lab", "lab_", 1) if lesson.startswith("lab") else f"lesson_{lesson}"}
+    modules = [importlib.import_module(f"dtk.course.exercises.{file}") for file in sorted(files)]
     return {exercise.name: exercise for module in modules for exercise in module.EXERCISES}
-
-
-def _file(lesson: str) -> str:
-    """The name of the file with the exercises of "02", or of "lab3"."""
-    return lesson.replace("lab", "lab_", 1) if lesson.startswith("lab") else f"lesson_{lesson}"
 
 
 class CheckFailed(DtkError, AssertionError):
@@ -137,20 +132,17 @@ class NotSolved(CheckFailed):
 class Exercise:
     """One exercise of a lesson.
 
-    An answer, right or wrong, is a formula in the names of `given`, as a learner would write it, or a function of them.
-    A formula may call the functions of the file that the exercise is in.
-
-    name: "LESSON.WORD". given: the names of a case's values, "losses, global_batch". right: the answer. wrong: each
-    plausible wrong answer, and the hint for who gives it, in English; "": `hint`. plain, drawn: the cases that a
-    learner's function is tried on, the plainest first, then those that `drawn` makes with random numbers. Without
-    `drawn` the answer is a value, whose one case are the learner's own objects, handed to `check` behind it. hint: for
-    an answer that fits none of `wrong`, too. close: relative tolerance of numbers. play: how an answer is tried on a
-    case where that is no plain call: takes the answer, then the case's values.
+    name: "LESSON.WORD". right: the answer, as a function of a case's values. wrong: each plausible wrong answer, a
+    function of them or a formula in the names that `right` gives them, as a learner would write it, which may call the
+    functions of the exercise's file; and the hint for who gives it, in English; "": `hint`. plain, drawn: the cases
+    that a learner's function is tried on, the plainest first, then those that `drawn` makes with random numbers.
+    Without `drawn` the answer is a value, whose one case are the learner's own objects, handed to `check` behind it.
+    hint: for an answer that fits none of `wrong`, too. close: relative tolerance of numbers. play: how an answer is
+    tried on a case where that is no plain call: takes the answer, then the case's values.
     """
 
     name: str
-    given: str
-    right: str | Callable[..., Any]
+    right: Callable[..., Any]
     wrong: Mapping[str | Callable[..., Any], str]
     plain: Sequence[tuple[Any, ...]] = ()
     drawn: Callable[[random.Random], Sequence[tuple[Any, ...]]] | None = None
@@ -158,23 +150,18 @@ class Exercise:
     close: float = 1e-6
     play: Callable[..., Any] | None = None
 
-    @functools.cached_property
-    def answer(self) -> Callable[..., Any]:
-        """The right answer, as a function of a case's values."""
-        return self._function(self.right)
+    @property
+    def given(self) -> str:
+        """The names of a case's values, such as "losses, global_batch"."""
+        parameters = inspect.signature(self.right).parameters.values()
+        return ", ".join(each.name for each in parameters if each.default is each.empty)
 
     @functools.cached_property
     def misconceptions(self) -> list[tuple[Callable[..., Any], str]]:
         """Each wrong answer as a function, with its hint."""
-        return [(self._function(formula), hint or self.hint) for formula, hint in self.wrong.items()]
-
-    def _function(self, formula: str | Callable[..., Any]) -> Callable[..., Any]:
-        if callable(formula):
-            return formula
-        own = sys.modules.get(f"dtk.course.exercises.{_file(self.name.partition('.')[0])}")
-        names = {**(vars(own) if own else {}), **_IN_FORMULAS}
-        function: Callable[..., Any] = eval(f"lambda {self.given}: {formula}", names)
-        return function
+        names = {**getattr(self.right, "__globals__", {}), **_IN_FORMULAS}
+        functions = [each if callable(each) else eval(f"lambda {self.given}: {each}", names) for each in self.wrong]
+        return [(answer, hint or self.hint) for answer, hint in zip(functions, self.wrong.values(), strict=True)]
 
     @property
     def has_cases(self) -> bool:
@@ -201,7 +188,7 @@ class Exercise:
         if answer is None or answer is ...:
             raise not_solved(self.name)
         if not self.has_cases:
-            _handed_over(self.name, functools.partial(self.play, self.answer) if self.play else self.answer, objects)
+            _handed_over(self.name, functools.partial(self.play, self.right) if self.play else self.right, objects)
             return self._compare([objects], [answer], _("your answer"))
         _must_be_a_function(self.name, answer)
         cases = self.cases(seed)
@@ -225,7 +212,7 @@ class Exercise:
         return got
 
     def _compare(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any], name: str) -> int:
-        fine = [same(value, self.tried(self.answer, case), self.close) for case, value in zip(cases, got, strict=True)]
+        fine = [same(value, self.tried(self.right, case), self.close) for case, value in zip(cases, got, strict=True)]
         if all(fine):
             return len(fine)
         first = fine.index(False)
@@ -338,11 +325,8 @@ def same(got: Any, right: Any, close: float = 1e-6) -> bool:
 
 def _equal(got: Any, right: Any, close: float) -> bool:
     if isinstance(right, Mapping):
-        return (
-            isinstance(got, Mapping)
-            and set(got) == set(right)
-            and all(same(got[key], right[key], close) for key in right)
-        )
+        alike = isinstance(got, Mapping) and set(got) == set(right)
+        return alike and all(same(got[key], right[key], close) for key in right)
     if isinstance(right, str | bool) or right is None:
         return type(_plain(got)) is type(right) and bool(_plain(got) == right)
     if isinstance(right, list | tuple):

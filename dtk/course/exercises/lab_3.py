@@ -68,7 +68,6 @@ def _step(
 
 _UPDATE = Exercise(
     "lab3.update",
-    given="ring, weights, gradient, update",
     right=_step,
     wrong={
         partial(_step, gather=""): "each worker has its own new part only: the last half of the ring is missing",
@@ -84,8 +83,7 @@ _UPDATE = Exercise(
 
 _OWNER = Exercise(
     "lab3.owner",
-    given="worker, workers",
-    right="(worker + 1) % workers",
+    right=lambda worker, workers: (worker + 1) % workers,
     wrong={
         "worker": "that chunk left in the first step: others have added to it since",
         "worker + 1": Hints.GO_ROUND,
@@ -110,7 +108,6 @@ def _norm(ring: Any, part: np.ndarray, *, square: bool = True, root: bool = True
 
 _NORM = Exercise(
     "lab3.norm",
-    given="ring, part",
     right=_norm,
     wrong={
         "float(np.linalg.norm(part))": "this is the norm of your own part: each worker would clip by another number",
@@ -124,8 +121,7 @@ _NORM = Exercise(
 
 _MEMORY = Exercise(
     "lab3.size",
-    given="parameters, workers",
-    right="8 * parameters + 8 * parameters / workers",
+    right=lambda parameters, workers: 8 * parameters + 8 * parameters / workers,
     wrong={
         "16 * parameters / workers": Hints.STATE_ALONE,
         "4 * parameters + 8 * parameters / workers": "",

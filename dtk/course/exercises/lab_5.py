@@ -15,8 +15,7 @@ from dtk.language import N_, _
 
 _WARM_UP = Exercise(
     "lab5.warm_up",
-    given="step, rate, warm_up",
-    right="rate * min(1.0, (step + 1) / max(1, warm_up))",
+    right=lambda step, rate, warm_up: rate * min(1.0, (step + 1) / max(1, warm_up)),
     wrong={
         "rate * min(1.0, step / max(1, warm_up))": Hints.RATE_0,
         "rate * (step + 1) / max(1, warm_up)": Hints.RATE_RISES,
@@ -28,8 +27,9 @@ _WARM_UP = Exercise(
 
 _REACHED = Exercise(
     "lab5.reached",
-    given="seconds, accuracies, target",
-    right="next((at for at, value in zip(seconds, accuracies) if value >= target), math.inf)",
+    right=lambda seconds, accuracies, target: next(
+        (at for at, value in zip(seconds, accuracies, strict=True) if value >= target), math.inf
+    ),
     wrong={
         "seconds[-1]": "this is when training ended, not when the target came",
         "next((at for at, value in zip(seconds, accuracies) if value > target), math.inf)": (
@@ -62,7 +62,6 @@ def _seconds(
 
 _EXPECTED = Exercise(
     "lab5.expected",
-    given="examples, batch, workers, each, reduce",
     right=_seconds,
     wrong={
         partial(_seconds, alone=True): "one worker has no other to all-reduce with",

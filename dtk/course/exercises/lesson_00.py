@@ -6,6 +6,8 @@ import itertools
 import random
 from typing import Any
 
+import numpy as np
+
 from dtk.course.exercise import Exercise, Hints, digits
 
 
@@ -33,8 +35,7 @@ def _difference(run: Any, baseline: Any) -> Any:
 
 SHARE = Exercise(
     "00.share",
-    given="losses, global_batch",
-    right="sum(losses) / global_batch",
+    right=lambda losses, global_batch: sum(losses) / global_batch,
     wrong={
         "sum(losses) / len(losses)": Hints.OWN_MEAN,
         "sum(losses)": Hints.GROWS,
@@ -46,8 +47,7 @@ SHARE = Exercise(
 )
 WHOLE = Exercise(
     "00.whole",
-    given="means, examples",
-    right="np.dot(means, examples) / sum(examples)",
+    right=lambda means, examples: np.dot(means, examples) / sum(examples),
     wrong={
         "sum(means) / len(means)": (
             "a mean of means counts a replica with 1 example as much as one with 3; give each its weight"
@@ -61,8 +61,7 @@ WHOLE = Exercise(
 )
 EXAMPLES = Exercise(
     "00.examples",
-    given="records",
-    right="int(records[records.replica == 1].examples.sum())",
+    right=lambda records: int(records[records.replica == 1].examples.sum()),
     wrong={
         "int((records.replica == 1).sum())": "",
         "int(records.examples.sum())": "these are the examples of all replicas together",
@@ -77,8 +76,7 @@ EXAMPLES = Exercise(
 )
 APART = Exercise(
     "00.apart",
-    given="run, baseline",
-    right="float(_difference(run, baseline).abs().max())",
+    right=lambda run, baseline: float(_difference(run, baseline).abs().max()),
     wrong={
         "float((_by_step(run) - _by_step(baseline)).abs().max())": (
             "this is the absolute difference; divide each step's by one device's loss at that step"

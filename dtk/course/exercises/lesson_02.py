@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Hints, Trial, digits
+from dtk.course.exercise import Exercise, Hints, Trial, digits, flat
 from dtk.course.trials import half_full, hint_for_share
 
 
@@ -18,8 +18,7 @@ def _per_example(losses: np.ndarray) -> np.ndarray:
 
 SHARES = Exercise(
     "02.shares",
-    given="losses",
-    right="[sum(mine) / len(flat(losses)) for mine in losses]",
+    right=lambda losses: [sum(mine) / len(flat(losses)) for mine in losses],
     wrong={
         "[sum(mine) / len(mine) for mine in losses]": Hints.OWN_MEAN,
         "[sum(mine) / len(losses) for mine in losses]": "the number of replicas counts no examples",
@@ -35,8 +34,7 @@ SHARES = Exercise(
 )
 ANY_SHAPE = Exercise(
     "02.any_shape",
-    given="losses, global_batch",
-    right="_per_example(losses).sum() / global_batch",
+    right=lambda losses, global_batch: _per_example(losses).sum() / global_batch,
     wrong={
         "losses.sum() / global_batch": "an example with several numbers counts several times; one number each first",
         "losses.mean(axis=-1).sum() / global_batch": (
@@ -53,8 +51,7 @@ ANY_SHAPE = Exercise(
 )
 WEIGHTED = Exercise(
     "02.weighted",
-    given="losses, weights, global_batch",
-    right="float(np.dot(losses, weights)) / global_batch",
+    right=lambda losses, weights, global_batch: float(np.dot(losses, weights)) / global_batch,
     wrong={
         "float(np.dot(losses, weights)) / sum(weights)": (
             "the weights of this replica alone are no common divisor: each replica would divide by another number"

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Hints, Trial
+from dtk.course.exercise import Exercise, Hints, Trial, tf_config
 from dtk.course.trials import tried
 from dtk.language import N_, _
 
@@ -98,8 +98,7 @@ _SHARES = N_("the share of a worker is given; what do the shares add up to?")
 EXERCISES = [
     Exercise(
         "07.place",
-        given="updates, steps",
-        right="(updates // steps + 1, updates % steps)",
+        right=lambda updates, steps: (updates // steps + 1, updates % steps),
         wrong={
             "(updates // steps, updates % steps)": "",
             "(updates // steps + 1, 0)": "this begins the epoch anew, and trains its first batches twice",
@@ -113,7 +112,6 @@ EXERCISES = [
     Trial("07.rest", _hint_for_rest),
     Exercise(
         "07.culprit",
-        given="waits",
         right=_followed,
         wrong={
             "waits[0]": "",
@@ -128,8 +126,7 @@ EXERCISES = [
     ),
     Exercise(
         "07.computed",
-        given="steps, every, dies",
-        right="dies - 1 + steps - (dies - 1) // every * every",
+        right=lambda steps, every, dies: dies - 1 + steps - (dies - 1) // every * every,
         wrong={
             "steps": Hints.LOST_STEPS,
             "dies - 1 + steps": Hints.FROM_STEP_1,
@@ -144,8 +141,7 @@ EXERCISES = [
     ),
     Exercise(
         "07.config",
-        given="hosts, number",
-        right="tf_config(hosts[:-1], *_role(hosts, number))",
+        right=lambda hosts, number: tf_config(hosts[:-1], *_role(hosts, number)),
         wrong={
             "tf_config(hosts, *_role(hosts, number))": (
                 "the evaluator is outside the cluster: no worker may wait for it as for one of their own"
@@ -158,8 +154,7 @@ EXERCISES = [
     ),
     Exercise(
         "07.global_batch",
-        given="machines, each",
-        right="(machines - 1) * each",
+        right=lambda machines, each: (machines - 1) * each,
         wrong={"machines * each": "", "each": _SHARES, "each / (machines - 1)": _SHARES},
         plain=[(8, 32), (2, 64)],
         drawn=lambda draw: [(draw.randint(3, 40), 2**power) for power in (4, 5, 6, 7)],

@@ -7,8 +7,7 @@ from dtk.course.exercise import Exercise, Hints
 EXERCISES = [
     Exercise(
         "10.sooner",
-        given="one, many",
-        right="one[0] / one[1] / (many[0] / many[1])",
+        right=lambda one, many: one[0] / one[1] / (many[0] / many[1]),
         wrong={
             "many[1] / one[1]": "more examples a second, but of how many epochs?",
             "one[0] / many[0]": "fewer epochs, but how long does one take?",
@@ -27,8 +26,7 @@ EXERCISES = [
     ),
     Exercise(
         "10.updates",
-        given="examples, batch, epochs",
-        right="epochs * (examples // batch)",
+        right=lambda examples, batch, epochs: epochs * (examples // batch),
         wrong={
             "examples // batch": "that is one epoch's",
             "epochs * math.ceil(examples / batch)": Hints.DROPPED,
@@ -41,8 +39,7 @@ EXERCISES = [
     ),
     Exercise(
         "10.rate",
-        given="rate, batch, each, workers",
-        right="rate * each * workers / batch",
+        right=lambda rate, batch, each, workers: rate * each * workers / batch,
         wrong={
             "rate * workers": (
                 "the rule counts examples, not workers: the rate may have been found for another batch than a worker's"
@@ -60,8 +57,7 @@ EXERCISES = [
     ),
     Exercise(
         "10.warm_up",
-        given="step, steps, first, last",
-        right="first + (last - first) * min(step / steps, 1)",
+        right=lambda step, steps, first, last: first + (last - first) * min(step / steps, 1),
         wrong={
             "first + (last - first) * step / steps": Hints.RATE_RISES,
             "last * min(step / steps, 1)": Hints.RATE_0,

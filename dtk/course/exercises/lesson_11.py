@@ -7,8 +7,7 @@ from dtk.course.exercise import Exercise, Hints
 EXERCISES = [
     Exercise(
         "11.states",
-        given="weights, moments",
-        right="weights * (2 + 2 + 4 + 4 * moments)",
+        right=lambda weights, moments: weights * (2 + 2 + 4 + 4 * moments),
         wrong={
             "2 * weights": "",
             "weights * (2 + 4 + 4 * moments)": "",
@@ -21,8 +20,7 @@ EXERCISES = [
     ),
     Exercise(
         "11.zero",
-        given="weights, workers",
-        right="4 * weights + 12 * weights / workers",
+        right=lambda weights, workers: 4 * weights + 12 * weights / workers,
         wrong={
             "16 * weights / workers": Hints.STATE_ALONE,
             "16 * weights": "this is plain data parallelism: nothing is divided",
@@ -34,8 +32,7 @@ EXERCISES = [
     ),
     Exercise(
         "11.fits",
-        given="memory, weights, per_example",
-        right="max(0, (memory - 16 * weights) // per_example)",
+        right=lambda memory, weights, per_example: max(0, (memory - 16 * weights) // per_example),
         wrong={
             "memory // per_example": "",
             "(memory - 16 * weights) // per_example": (
@@ -52,8 +49,7 @@ EXERCISES = [
     ),
     Exercise(
         "11.bubble",
-        given="stages, batches",
-        right="(stages - 1) / (batches + stages - 1)",
+        right=lambda stages, batches: (stages - 1) / (batches + stages - 1),
         wrong={
             "(stages - 1) / batches": "this compares idle slots with busy ones; asked for is their part of all slots",
             "batches / (batches + stages - 1)": "this is the part in which a stage works",

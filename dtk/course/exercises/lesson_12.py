@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from dtk.course.exercise import Exercise, Hints
+from dtk.course.exercise import Exercise, Hints, tf_config
 
 
 def _texts(draw: random.Random) -> list[tuple[str]]:
@@ -37,7 +37,6 @@ def _expanded(text: str, width: Callable[[str], int] = len, after: int = 1, grou
 
 _HOSTS = Exercise(
     "12.hosts",
-    given="text",
     right=_expanded,
     wrong={
         partial(_expanded, width=lambda first: 1): "no node has that name: the zeros in front belong to it",
@@ -74,8 +73,7 @@ _NODES = ["gpu03", "gpu04", "gpu05", "gpu9"]
 _PODS = ["train-0.train", "train-1.train", "train-2.train"]
 _CONFIG = Exercise(
     "12.config",
-    given="env, hosts",
-    right="tf_config(_addresses(hosts), _index(env))",
+    right=lambda env, hosts: tf_config(_addresses(hosts), _index(env)),
     wrong={
         "tf_config(_addresses(hosts), str(_index(env)))": "in the environment all is text; the index is a number",
         "tf_config(_addresses(hosts), int(env.get('SLURM_PROCID', 0)))": "Kubernetes sets none of Slurm's variables",
@@ -98,7 +96,6 @@ def _seconds(workers: int, size: float, latency: float, gigabits: float) -> floa
 
 _ALL_REDUCE = Exercise(
     "12.all_reduce",
-    given="workers, size, latency, gigabits",
     right=_seconds,
     wrong={
         "_seconds(workers, size / 8, latency, gigabits)": "networks are sold in bits a second, and a byte has 8",
@@ -121,8 +118,7 @@ def _parts(count: int) -> list[str]:
 
 _MINE = Exercise(
     "12.mine",
-    given="files, worker, workers",
-    right="files[worker::workers]",
+    right=lambda files, worker, workers: files[worker::workers],
     wrong={
         "files[worker * -(-len(files) // workers):(worker + 1) * -(-len(files) // workers)]": (
             "these are neighbours, a block for each worker; files are dealt out in turn"
@@ -145,8 +141,7 @@ def _computed(steps: int, every: int, dies: int) -> int:
 
 _COST = Exercise(
     "12.cost",
-    given="nodes, price, seconds, steps, every, dies",
-    right="_cost(nodes, price, seconds, _computed(steps, every, dies))",
+    right=lambda nodes, price, seconds, steps, every, dies: _cost(nodes, price, seconds, _computed(steps, every, dies)),
     wrong={
         "_cost(nodes, price, seconds, steps)": Hints.LOST_STEPS,
         "_cost(1, price, seconds, _computed(steps, every, dies))": "each node costs money, also those that did not die",
