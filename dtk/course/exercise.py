@@ -205,7 +205,7 @@ class Exercise:
         except NotSolved:
             raise
         except Exception as error:
-            where = f"{_name_of(answer)}({_listed(case)})"
+            where = _call(_name_of(answer), case)
             said = f"{type(error).__name__}: {error}"
             what = _("{exercise}: {call} raises {error}", exercise=self.name, call=where, error=said)
             raise CheckFailed(what) from error
@@ -216,13 +216,13 @@ class Exercise:
         if all(fine):
             return len(fine)
         first = fine.index(False)
-        where = f"{name}({_listed(cases[first])})" if self.has_cases else name
+        where = _call(name, cases[first]) if self.has_cases else name
         what = N_("{exercise}: {answer} is {value}, which is not right")
         if len(fine) > 1:
             what = N_("{exercise}: {answer} is {value}, which is not right, right in {right} of {all} cases")
         values = {"value": _shown(got[first]), "right": sum(fine), "all": len(fine)}
         what = _(what, exercise=self.name, answer=where, **values)
-        raise CheckFailed(what, remedy=_hint(_(self._hint_for(cases, got))))
+        raise CheckFailed(what, remedy=_("hint: {hint}", hint=_(self._hint_for(cases, got))))
 
     def _hint_for(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any]) -> str:
         for answer, hint in self.misconceptions:
@@ -267,7 +267,7 @@ class Trial:
         except WorkerFailed as failed:
             hint = failure(failed)
         if hint:
-            raise CheckFailed(_("{exercise}: not right yet", exercise=self.name), remedy=_hint(hint))
+            raise CheckFailed(_("{exercise}: not right yet", exercise=self.name), remedy=_("hint: {hint}", hint=hint))
         return 1
 
 
@@ -275,10 +275,6 @@ def failure(failed: WorkerFailed | WorkerStalled) -> str:
     """Word the hint for a run that failed: the last line of the worker's own traceback."""
     line = (getattr(failed, "traceback", "") or str(failed)).strip().splitlines()[-1].strip()
     return _("in a worker it fails: {error}", error=line)
-
-
-def _hint(hint: str) -> str:
-    return _("hint: {hint}", hint=hint)
 
 
 def _must_be_a_function(name: str, answer: Any) -> None:
@@ -356,8 +352,8 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _listed(case: tuple[Any, ...]) -> str:
-    return ", ".join(map(_shown, case))
+def _call(name: str, case: tuple[Any, ...]) -> str:
+    return f"{name}({', '.join(map(_shown, case))})"
 
 
 def _shown(value: Any) -> str:

@@ -245,8 +245,6 @@ c = get_config()
 c.ClearSolutions.code_stub = {"python": "# write your answer above, in place of what stands there"}
 c.ClearSolutions.enforce_metadata = False
 """
-_SOLVED = ("### BEGIN SOLUTION", "### END SOLUTION")
-_HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
 
 
 def build(
@@ -363,11 +361,12 @@ def _nbgrader(lesson: Lesson, hidden: str) -> list[Cell]:
     for cell in cells:
         mark: dict[str, Any] = {"schema_version": 3, "grade_id": cell["id"], "task": False}
         if task := tasks.get(cell["id"]):
-            cell["source"] = _with_marks(task, *_SOLVED, task.stub)
+            cell["source"] = _with_marks(task, "### BEGIN SOLUTION", "### END SOLUTION", task.stub)
             cell["metadata"]["nbgrader"] = {**mark, "grade": False, "locked": False, "solution": True}
         elif question := checks.get(cell["id"]):
             if call := question.hidden(hidden):
-                cell["source"] = "\n".join([question.call, _HIDDEN[0], call, _HIDDEN[1]])
+                marked = ["### BEGIN HIDDEN TESTS", call, "### END HIDDEN TESTS"]
+                cell["source"] = "\n".join([question.call, *marked])
             cell["metadata"]["nbgrader"] = {**mark, "grade": True, "locked": True, "solution": False, "points": 1}
     return cells
 

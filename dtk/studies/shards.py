@@ -123,8 +123,7 @@ class Sharding:
     @property
     def gaps(self) -> list[int]:
         """Examples that one device sees and the replicas together do not, or not as often, in order."""
-        times = Counter(self.table.example)
-        return sorted(int(k) for k, expected in Counter(self.alone.example).items() if times[k] < expected)
+        return sorted(map(int, Counter(self.alone.example) - Counter(self.table.example)))
 
     @property
     def each_sees_all(self) -> bool:

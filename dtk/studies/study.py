@@ -4,10 +4,11 @@ and `dtk.benchmark_allreduce`: what an all-reduce takes on this machine, by size
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -173,14 +174,13 @@ def measured_job(payload: Any, workers: int, threads: int) -> launch.Job:
 
 
 def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
-    nothing: dict[str, Any] = dict.fromkeys(MEASURES, float("nan"))
     try:
         request.check_memory(job.workers, job.fork)
         run = carry_out(job, time.monotonic())
     except DtkError as error:
-        return {**nothing, "failed": str(error)}
-    found: dict[str, Any] = measures(run, cell.kind)
-    if found["examples_per_second"] == found["examples_per_second"]:
+        return {"failed": str(error)}
+    found = measures(run, cell.kind)
+    if not math.isnan(found["examples_per_second"]):
         return {**found, "failed": ""}
     words = N_(
         "no step after the first was recorded on every worker: add dtk.Recorder() to fit's callbacks, or "
@@ -199,23 +199,17 @@ def study_cells(workers: Any, global_batch: Any, per_replica_batch: Any, scaling
     for name, batch in (("global_batch", global_batch), ("per_replica_batch", per_replica_batch)):
         if batch is not None:
             whole_number(name, batch)
-    curves: dict[tuple[str, int, int, int], list[str]] = {}  # that a run belongs to
+    curves: dict[tuple[str, int, int, int], dict[str, None]] = {}  # that a run belongs to, each once
     for curve, batch in _curves(counts, global_batch, per_replica_batch, scaling).items():
-        for run in dict.fromkeys(_runs(curve, batch, counts)):
-            curves.setdefault(run, []).append(curve)
+        for count in counts:
+            whole = batch if curve == "strong" else batch * count
+            each = whole // count
+            runs = [("cluster", count, whole, each), *(("baseline", 1, size, size) for size in (batch, each))]
+            if count > 1:  # one worker without communication is the baseline
+                runs.append(("ceiling", count, whole, each))
+            for run in runs:
+                curves.setdefault(run, {})[curve] = None
     return [Cell(", ".join(found), *run, number) for number in range(1, repeats + 1) for run, found in curves.items()]
-
-
-def _runs(scaling: str, batch: int, counts: Sequence[int]) -> Iterator[tuple[str, int, int, int]]:
-    """Kind, workers and batches of each run of a curve; batch: the global one for strong scaling, or each replica's."""
-    for workers in counts:
-        whole = batch if scaling == "strong" else batch * workers
-        each = whole // workers
-        yield "cluster", workers, whole, each
-        if workers > 1:  # one worker without communication is the baseline
-            yield "ceiling", workers, whole, each
-        for size in {batch, each}:
-            yield "baseline", 1, size, size
 
 
 def _curves(counts: Sequence[int], whole: Any, each: Any, scaling: Any) -> dict[str, int]:

@@ -122,8 +122,14 @@ def _hint_for(
     if mine["seconds"] == math.inf:
         return _why_never(choice, mine)
     first = _raced(train, start, settings)
-    times = first["seconds"] / mine["seconds"]
-    return "" if times >= LEAST else _why_slow(times, mine["reached"] / first["reached"])
+    times, steps = first["seconds"] / mine["seconds"], mine["reached"] / first["reached"]
+    if times >= LEAST:
+        return ""
+    words = N_(
+        "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; it needs {steps:.2g} times "
+        "as many steps, and a step takes {each:.2g} times as long: which of the two can become less?"
+    )
+    return _(words, times=times, least=LEAST, steps=steps, each=1 / steps / times)
 
 
 def _why_never(choice: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
@@ -138,15 +144,4 @@ def _why_never(choice: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
     return _(words, steps=mine["steps"])
 
 
-def _why_slow(times: float, steps: float) -> str:
-    """times: as fast as the lab's first choice. steps: how many times as many it took."""
-    words = N_(
-        "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; it needs {steps:.2g} times "
-        "as many steps, and a step takes {each:.2g} times as long: which of the two can become less?"
-    )
-    return _(words, times=times, least=LEAST, steps=steps, each=1 / steps / times)
-
-
-_CHOICE = Trial("lab5.choice", _hint_for, of_function=False)
-
-EXERCISES = [_REACHED, _WARM_UP, _EXPECTED, _CHOICE]
+EXERCISES = [_REACHED, _WARM_UP, _EXPECTED, Trial("lab5.choice", _hint_for, of_function=False)]

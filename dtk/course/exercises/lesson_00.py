@@ -41,7 +41,6 @@ SHARE = Exercise(
         "sum(losses)": Hints.GROWS,
         "sum(losses) / 2": "a divisor that is typed in holds for one size of batch only",
     },
-    # (losses of one replica, global batch): the plainest first; the replicas' parts are not all of one size
     plain=[([2.0, 3.0], 4), ([1.0, 2.0, 3.0], 6)],
     drawn=lambda draw: [(digits(draw, mine), whole) for mine, whole in ((4, 8), (2, 6), (1, 5), (3, 12))],
 )
@@ -55,7 +54,6 @@ WHOLE = Exercise(
         "sum(means)": Hints.SUM_OF_MEANS,
         "np.dot(means, examples)": Hints.GROWS,
     },
-    # (each replica's mean loss, its number of examples): parts of different sizes, too
     plain=[([2.5, 4.5], [2, 2]), ([2.0, 5.0], [3, 1])],
     drawn=lambda draw: [(digits(draw, len(each)), each) for each in ([4, 2], [5, 3, 4], [1, 6, 2, 2])],
 )

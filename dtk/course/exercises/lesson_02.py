@@ -26,7 +26,6 @@ SHARES = Exercise(
             "right where all replicas have equal numbers of examples; in the second case they do not"
         ),
     },
-    # each replica's losses: equal parts first, then parts of different sizes
     plain=[([[2.0, 3.0], [4.0, 5.0]],), ([[1.0], [2.0, 6.0]],)],
     drawn=lambda draw: [
         ([digits(draw, size) for size in sizes],) for sizes in ((2, 2, 2), (3, 1), (4, 2, 1), (1, 1, 1, 2))
@@ -42,7 +41,6 @@ ANY_SHAPE = Exercise(
         ),
         "_per_example(losses).sum()": Hints.GROWS,
     },
-    # (losses, global batch) of one replica: a number per example first, then more of them
     plain=[(np.array([2.0, 3.0]), 4), (np.array([[1.0, 2.0], [3.0, 4.0]]), 4)],
     drawn=lambda draw: [
         (np.array(digits(draw, math.prod(shape))).reshape(shape), whole)
@@ -59,7 +57,6 @@ WEIGHTED = Exercise(
         "sum(losses) / global_batch": "the weights are left out",
         "float(np.dot(losses, weights)) / len(losses)": Hints.OWN_MEAN,
     },
-    # (losses, weights, global batch) of one replica
     plain=[([2.0, 3.0], [1.0, 1.0], 4), ([2.0, 3.0], [1.0, 0.0], 4)],
     drawn=lambda draw: [
         (digits(draw, n), [float(draw.randint(0, 3)) + 0.5 for _ in range(n)], whole)

@@ -32,11 +32,6 @@ def _followed(waits: dict[int, int | None]) -> int:
     return worker
 
 
-def _awaited(waits: dict[int, int | None]) -> int:
-    """The first worker that waits for none and that another one waits for."""
-    return next(worker for worker, there in waits.items() if there is None and worker in waits.values())
-
-
 def _hosts(draw: random.Random) -> list[tuple[list[str], int]]:
     """(addresses of all machines, the number of one)."""
     places = ((3, 0), (3, 2), (8, 7), (8, 6), (2, 1), (5, draw.randint(1, 3)), (12, 11), (12, 7))
@@ -118,7 +113,7 @@ EXERCISES = [
             "min(worker for worker, there in waits.items() if there is None)": (
                 "this worker waits for no other, but does any other wait for it?"
             ),
-            _awaited: "",
+            "next(worker for worker, there in waits.items() if there is None and worker in waits.values())": "",
             "0": "",
         },
         drawn=_waits,

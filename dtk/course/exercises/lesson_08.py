@@ -108,13 +108,9 @@ def _watched(pipeline: Callable[..., Any], images: int) -> tuple[list[Any], int]
 
 
 def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
+    """What is wrong with what a pipeline made; "" for nothing."""
     many = draw.choice((5, 6, 7))
     batches, decoded = tried("08.pipeline", _watched, pipeline, many)
-    return _said_of(batches, decoded, many)
-
-
-def _said_of(batches: list[list[Any]], decoded: int, many: int) -> str:
-    """What is wrong with what a pipeline made; "" for nothing."""
     if not all(len(batch) == 2 and isinstance(batch[1], list) for batch in batches):
         return _("these are no batches of images and labels: is `batch` missing?")
     labels = [label for batch in batches for label in batch[1]]

@@ -32,7 +32,6 @@ EXERCISES = [
             "epochs * math.ceil(examples / batch)": Hints.DROPPED,
             "epochs * examples // batch": "the rest of an epoch is not kept for the next one: each epoch drops its own",
         },
-        # (examples, global batch, epochs); the batch seldom divides the examples
         plain=[(1000, 100, 3), (1000, 300, 3), (999, 100, 2)],
         drawn=lambda draw: [(draw.randint(1000, 5000), batch, draw.randint(2, 9)) for batch in (32, 128, 256, 700)],
         hint="how many full batches does one epoch have?",

@@ -55,7 +55,6 @@ EXERCISES = [
             "batches / (batches + stages - 1)": "this is the part in which a stage works",
             "(stages - 1) / stages": "that holds for a single batch; more of them fill the gaps",
         },
-        # (stages, micro-batches)
         plain=[(4, 4), (4, 1), (1, 5)],
         drawn=lambda draw: [(draw.randint(2, 16), draw.randint(2, 64)) for _ in range(4)],
     ),

@@ -79,7 +79,6 @@ _CONFIG = Exercise(
         "tf_config(_addresses(hosts), int(env.get('SLURM_PROCID', 0)))": "Kubernetes sets none of Slurm's variables",
         "tf_config(_addresses([hosts[_index(env)]]), _index(env))": Hints.ALL_ADDRESSES,
     },
-    # (environment of a worker, the nodes)
     plain=[
         (_of_slurm(2, _NODES), _NODES),
         ({"JOB_COMPLETION_INDEX": "1"}, _PODS),
@@ -131,21 +130,18 @@ _MINE = Exercise(
 )
 
 
-def _cost(nodes: int, price: float, seconds: float, computed: int) -> float:
-    return nodes * price * seconds * computed / 3600
-
-
-def _computed(steps: int, every: int, dies: int) -> int:
+def _total(steps: int, every: int, dies: int) -> int:
+    """The steps that are computed in both starts."""
     return dies - 1 + steps - (dies - 1) // every * every
 
 
 _COST = Exercise(
     "12.cost",
-    right=lambda nodes, price, seconds, steps, every, dies: _cost(nodes, price, seconds, _computed(steps, every, dies)),
+    right=lambda nodes, price, seconds, steps, every, dies: nodes * price * seconds * _total(steps, every, dies) / 3600,
     wrong={
-        "_cost(nodes, price, seconds, steps)": Hints.LOST_STEPS,
-        "_cost(1, price, seconds, _computed(steps, every, dies))": "each node costs money, also those that did not die",
-        "_cost(nodes, price, seconds, dies - 1 + steps)": Hints.FROM_STEP_1,
+        "nodes * price * seconds * steps / 3600": Hints.LOST_STEPS,
+        "price * seconds * _total(steps, every, dies) / 3600": "each node costs money, also those that did not die",
+        "nodes * price * seconds * (dies - 1 + steps) / 3600": Hints.FROM_STEP_1,
     },
     # (nodes, price of one for an hour, s a step, steps, a save every so many, the step before which one dies)
     plain=[(8, 3.0, 1.5, 10_000, 500, 5_201), (2, 36.0, 1.0, 33, 11, 20), (4, 2.0, 0.9, 1_000, 100, 301)],
