@@ -141,13 +141,11 @@ class Prediction:
         return _("a number from {least:g} to {most:g} {unit}", least=least, most=most, unit=_(self.unit)).rstrip()
 
     def __repr__(self) -> str:
-        lines = [self._head()]
-        lines += [f"  {number}. {_(option)}" for number, option in enumerate(self.options, 1)]
-        if not self.options:
-            lines += [f"  {self._bounds()}"]
-        if self.given is None:
-            return "\n".join([*lines, _("no answer yet (as text: dtk.ask(..., answer=NUMBER))")])
-        return "\n".join([*lines, _("you said {answer}", answer=self._shown(self.given))])
+        choices = [f"  {number}. {_(option)}" for number, option in enumerate(self.options, 1)]
+        said = _("no answer yet (as text: dtk.ask(..., answer=NUMBER))")
+        if self.given is not None:
+            said = _("you said {answer}", answer=self._shown(self.given))
+        return "\n".join([self._head(), *(choices or [f"  {self._bounds()}"]), said])
 
     def _ipython_display_(self) -> None:
         from IPython.display import display

@@ -9,7 +9,7 @@ import inspect
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
@@ -80,9 +80,8 @@ def shards(
 
 
 def _seen(payload: bytes, seed: Any, workers: int, **layout: Any) -> Run:
-    job = measured_job(payload, workers, threads=0)
-    env = {**job.env, "CUDA_VISIBLE_DEVICES": "-1"}  # two workers can't share a GPU, and there is no need to
-    job = replace(job, seed=request.checked_seed(seed), env=env, **layout)
+    env = {"CUDA_VISIBLE_DEVICES": "-1"}  # two workers can't share a GPU, and there is no need to
+    job = measured_job(payload, workers, 0, env, seed=request.checked_seed(seed), **layout)
     request.check_memory(workers, job.fork)
     return carry_out(job, time.monotonic())
 

@@ -8,8 +8,8 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtk import environment
@@ -22,8 +22,6 @@ from dtk.scaling.summary import MEASURES, measures, study_summary
 
 if TYPE_CHECKING:
     import pandas
-
-_SCALINGS = ("strong", "weak", "both")
 
 
 class Cell(NamedTuple):
@@ -134,9 +132,9 @@ def study(
 def _job(fn: Any, cell: Cell, threads: int) -> launch.Job:
     """What is run for a cell; every process of a ceiling gets the batch that a replica has."""
     batch = cell.global_batch if cell.kind == "cluster" else cell.per_replica_batch
-    job = measured_job(request.pack(fn, (), {"global_batch": batch}), cell.workers, threads)
     mode = {"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind]
-    return replace(job, mode=mode, keras=request.checked_keras(None, fn))
+    payload, keras = request.pack(fn, (), {"global_batch": batch}), request.checked_keras(None, fn)
+    return measured_job(payload, cell.workers, threads, mode=mode, keras=keras)
 
 
 def _checked_counts(workers: Any) -> list[int]:
@@ -160,17 +158,11 @@ def refuse_on_colab(function: str, workers: int, force: bool) -> None:
         raise ClusterConfigError(_(words, function=function))
 
 
-def measured_job(payload: Any, workers: int, threads: int) -> launch.Job:
-    """A run on a cluster, of which only times are wanted. threads: 0 for TensorFlow's default."""
-    return launch.Job(
-        states=False,
-        payload=payload,
-        workers=workers,
-        share=workers,
-        fork=request.fork("auto"),
-        stall_timeout=60.0,
-        env=dict.fromkeys(launch.THREADS, str(threads) if threads else None),
-    )
+def measured_job(payload: Any, workers: int, threads: int, env: Mapping[str, Any] = {}, **more: Any) -> launch.Job:
+    """A run on a cluster, of which no states are wanted. threads: 0 for TensorFlow's default. more: of the `Job`."""
+    env = {**dict.fromkeys(launch.THREADS, str(threads) if threads else None), **env}
+    more |= {"fork": request.fork("auto"), "stall_timeout": 60.0, "states": False, "env": env}
+    return launch.Job(payload, workers, share=workers, **more)
 
 
 def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
@@ -215,7 +207,7 @@ def study_cells(workers: Any, global_batch: Any, per_replica_batch: Any, scaling
 def _curves(counts: Sequence[int], whole: Any, each: Any, scaling: Any) -> dict[str, int]:
     """The batch of each curve that is asked for; of one whose batch is not given, that of the other at its start."""
     if scaling is not None:
-        one_of("scaling", scaling, _SCALINGS)
+        one_of("scaling", scaling, ("strong", "weak", "both"))
     if whole is None and each is None:
         words = N_(
             "neither global_batch nor per_replica_batch is given: a study of nothing; give one, such as "
@@ -285,8 +277,7 @@ def benchmark_allreduce(
     rows, payload = [], request.pack(time_reductions, (), asked)
     with environment.quiet():
         for count in counts:
-            job = measured_job(payload, count, threads)
-            job = replace(job, env={**job.env, "DTK_MARKS": "0"})  # its marks would be in what is measured
+            job = measured_job(payload, count, threads, {"DTK_MARKS": "0"})  # marks would be in what is measured
             request.check_memory(count, job.fork, force)
             for size, *measured in zip(sizes, *carry_out(job, time.monotonic()).results, strict=True):
                 # The slowest worker's seconds: none goes on before it.
