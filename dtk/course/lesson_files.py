@@ -224,16 +224,13 @@ def _tasks(file: Path, cells: list[Cell]) -> Iterator[Task]:
             yield Task(stub["id"], stub["source"], found[0], tuple(checks))
             stub = None
         elif "exercise" in tags or found or ("check" in tags and "dtk.check(" in cell["source"]):
-            raise _odd(file, cell)
-    if stub is not None:
-        raise _odd(file, stub)
-
-
-def _odd(file: Path, cell: Cell) -> DtkError:
-    return DtkError(
-        f"{file.name}: cell {cell['id']}: an exercise takes a cell, a check behind it and one solution behind that",
-        remedy="dtk/course/lesson_files.py says how lessons are marked",
-    )
+            stub = cell
+            break
+    if stub is not None:  # a cell that does not fit, or an exercise without its check or its solution
+        raise DtkError(
+            f"{file.name}: cell {stub['id']}: an exercise takes a cell, a check behind it and one solution behind that",
+            remedy="dtk/course/lesson_files.py says how lessons are marked",
+        )
 
 
 _BADGE = re.compile(
@@ -310,9 +307,8 @@ def _readme(lessons: Sequence[Lesson]) -> str:
 
 def _for_class(cell: Cell, settings: list[str]) -> Cell:
     """A cell without output, set up as the class is; without the badge, which opens the lesson with solutions."""
-    source, metadata = cell["source"], {key: value for key, value in cell["metadata"].items() if key != "dtk"}
-    if cell["cell_type"] == "markdown":
-        source = _BADGE.sub("", source)
+    source = _BADGE.sub("", cell["source"])
+    metadata = {key: value for key, value in cell["metadata"].items() if key != "dtk"}
     if cell["id"] == "setup":
         source = "\n".join([source, "", *settings])
     kept: Cell = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": metadata}
@@ -339,10 +335,7 @@ def _solution(lesson: Lesson, _hidden: str) -> list[Cell]:
 
 def _without_solutions(lesson: Lesson, _hidden: str = "") -> list[Cell]:
     """The lesson's cells; a text that held nothing but a solution is left out."""
-    cells = [
-        {**cell, "source": _DETAILS.sub("", cell["source"]).strip("\n")} if cell["cell_type"] == "markdown" else cell
-        for cell in lesson.cells
-    ]
+    cells = [{**cell, "source": _DETAILS.sub("", cell["source"]).strip("\n")} for cell in lesson.cells]
     return [cell for cell in cells if cell["source"]]
 
 

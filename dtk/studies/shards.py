@@ -134,9 +134,8 @@ class Sharding:
     @property
     def parts_at(self) -> int | None:
         """The first step at which the replicas together did not see what one device sees then; None if none is."""
-        together, alone = _by_step(self.table), _by_step(self.alone)
-        apart = [step for step in together.keys() | alone.keys() if together.get(step) != alone.get(step)]
-        return min(apart, default=None)
+        together, alone = (Counter(zip(each.step, each.example, strict=True)) for each in (self.table, self.alone))
+        return min((int(step) for step, __ in (together - alone) + (alone - together)), default=None)
 
     def __repr__(self) -> str:
         policy = f" policy={self.policy}" if self.policy else ""
@@ -170,10 +169,6 @@ def from_lists(parts: Sequence[Any], alone: Sequence[Any], policy: str = "", tog
     whole = [(step, number) for step, numbers in enumerate(alone, 1) for number in numbers]
     reference = pandas.DataFrame(whole, columns=["step", "example"]).astype("int64")
     return Sharding(table, reference, len(parts) // together, len(parts), policy)
-
-
-def _by_step(table: pandas.DataFrame) -> dict[int, list[int]]:
-    return {int(step): sorted(group) for step, group in table.groupby("step").example}
 
 
 # ---- in a worker: goes through the dataset, and reports which examples each of its replicas is given

@@ -54,7 +54,7 @@ EXERCISES = [
         "03.saved_mean",
         right=lambda parts: fmean(parts[0]),
         wrong={
-            "mean(flat(parts))": "that is the mean of the whole batch, which one device has, and synchronized=True",
+            "mean(sum(parts, []))": "that is the mean of the whole batch, which one device has, and synchronized=True",
             "mean([mean(part) for part in parts])": "nothing combines the replicas' means in Keras 3; tf_keras does",
             "mean(parts[-1])": "",
         },

@@ -95,9 +95,9 @@ EXERCISES = [
         "04.uneven",
         right=lambda parts: fmean([fmean(part) for part in parts]),
         wrong={
-            "mean(flat(parts))": "that is one device's mean, in which each example counts the same",
+            "mean(sum(parts, []))": "that is one device's mean, in which each example counts the same",
             "sum(mean(part) for part in parts)": Hints.SUM_OF_MEANS,
-            "sum(flat(parts)) / len(parts)": "",
+            "sum(map(sum, parts)) / len(parts)": "",
         },
         # the losses of each replica's examples: the first batch is dealt out evenly, the others are not
         plain=[([[2.0, 4.0], [1.0, 1.0]],), ([[2.0, 4.0, 3.0], [1.0, 1.0]],)],

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Hints, Trial, flat
+from dtk.course.exercise import Exercise, Hints, Trial
 from dtk.course.trials import half_full, hint_for_share
 from dtk.language import N_
 from dtk.runs import Run
@@ -50,12 +50,12 @@ EXERCISES = [
     ),
     Exercise(
         "05.epoch",
-        right=lambda shares: sum(flat(shares)) / len(shares),
+        right=lambda shares: sum(map(sum, shares)) / len(shares),
         wrong={
-            "mean(flat(shares))": (
+            "mean(sum(shares, []))": (
                 "that is what a `Mean` metric over the shares reports: it divides by the number of replicas as well"
             ),
-            "sum(flat(shares))": "that is the sum over the epoch's steps, not their mean",
+            "sum(map(sum, shares))": "that is the sum over the epoch's steps, not their mean",
             "sum(shares[-1])": Hints.LAST_STEP,
         },
         # shares by step and replica, for one to four replicas

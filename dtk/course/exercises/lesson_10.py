@@ -1,7 +1,5 @@
 """Exercises of lesson 10: updates, the linear rule, a warm-up, time to accuracy."""
 
-from __future__ import annotations
-
 from dtk.course.exercise import Exercise, Hints
 
 EXERCISES = [

@@ -1,7 +1,5 @@
 """Exercises of lesson 11: bytes of a step's states, whole and in shards, what fits, and a pipeline's idle part."""
 
-from __future__ import annotations
-
 from dtk.course.exercise import Exercise, Hints
 
 EXERCISES = [

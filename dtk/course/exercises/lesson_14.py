@@ -1,7 +1,5 @@
 """Exercises of lesson 14: a share of the mean over words, micro-batches' weights, a sum that is clipped, a variance."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dtk.course.exercise import Exercise, Hints
