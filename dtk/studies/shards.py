@@ -23,8 +23,6 @@ from dtk.studies.study import measured_job
 if TYPE_CHECKING:
     import pandas
 
-POLICIES = ("AUTO", "DATA", "FILE", "OFF")
-
 
 def shards(
     make_dataset: Callable[..., Any],
@@ -67,7 +65,7 @@ def shards(
         )
         raise ClusterConfigError(_(words, policy=policy))
     if policy is not None:
-        one_of("policy", policy, POLICIES)
+        one_of("policy", policy, ("AUTO", "DATA", "FILE", "OFF"))
     request.check_sizes(workers, replicas)
     payload = request.pack(see_examples, (make_dataset, policy, by_context), {})
     mode = "mirrored" if workers == 1 < replicas else "cluster"
@@ -182,12 +180,10 @@ MOST = 200_000  # examples on one worker: real MNIST three times over; beyond it
 def see_examples(
     make_dataset: Callable[..., Any], policy: str | None, by_context: bool, strategy: Any
 ) -> tuple[str, list[list[list[int]]]]:
-    """Distributes what `make_dataset` makes and goes through it once; nothing is trained.
+    """Distributes what `make_dataset` makes, goes through it once, and returns the examples' numbers by step and by
+    this worker's replicas, behind the policy in force; raises ClusterConfigError where examples have no numbers.
 
-    Returns the autoshard policy in force ("input_context" where the function is given one), and the examples' numbers
-    by step and by this worker's replicas.
     by_context: `make_dataset` takes the worker's `tf.distribute.InputContext` and divides the data itself.
-    Raises ClusterConfigError where examples can't be distinguished, with what to change.
     """
     import tensorflow as tf
 

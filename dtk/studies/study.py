@@ -236,7 +236,6 @@ def _divided(batch: int, counts: Sequence[int]) -> int:
 
 # ---- how long an all-reduce takes
 
-IMPLEMENTATIONS = ("AUTO", "RING", "NCCL")
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 4_000_000, 16_000_000)
 
 
@@ -269,7 +268,7 @@ def benchmark_allreduce(
     counts = _checked_counts(workers)
     for size in _listed("sizes", sizes):
         whole_number("sizes", size, least=4)
-    one_of("implementation", implementation, IMPLEMENTATIONS)
+    one_of("implementation", implementation, ("AUTO", "RING", "NCCL"))
     whole_number("repeats", repeats)
     refuse_on_colab("dtk.benchmark_allreduce", counts[-1], force)
     threads = max(1, environment.cores() // counts[-1])  # at every number of workers, as in `dtk.study`

@@ -47,13 +47,7 @@ def _two_steps(answer: Callable[..., Any], team: Team) -> Any:
 
 
 def _step(
-    ring: Any,
-    weights: np.ndarray,
-    gradient: np.ndarray,
-    update: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    *,
-    reduce: bool = True,
-    gather: str = "values",
+    ring: Any, weights: np.ndarray, gradient: np.ndarray, update: _OwnPart, *, reduce: bool = True, keep: str = "values"
 ) -> np.ndarray:
     """A sharded step; its arguments are the ways in which it goes wrong."""
     sums = ring.split(gradient)
@@ -61,8 +55,8 @@ def _step(
         reduce_scatter(ring, sums)
     own, parts = (ring.worker + 1) % ring.workers, ring.split(weights)
     parts[own] = update(parts[own], sums[own])
-    if gather:
-        all_gather(ring, parts, keep=gather)
+    if keep:
+        all_gather(ring, parts, keep=keep)
     return np.asarray(ring.join(parts))
 
 
@@ -70,8 +64,8 @@ _UPDATE = Exercise(
     "lab3.update",
     right=_step,
     wrong={
-        partial(_step, gather=""): "each worker has its own new part only: the last half of the ring is missing",
-        partial(_step, gather="sum"): Hints.COPIED,
+        partial(_step, keep=""): "each worker has its own new part only: the last half of the ring is missing",
+        partial(_step, keep="sum"): Hints.COPIED,
         partial(_step, reduce=False): (
             "your part is updated with this worker's own gradient: the other workers' examples never reach it"
         ),
