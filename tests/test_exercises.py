@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
@@ -113,7 +114,7 @@ def runs(tmp_path):
 @pytest.mark.parametrize("name", sorted(set(ALL) - set(FUNCTIONS)))
 def test_a_value_is_judged_by_the_learners_own_run(name, runs):
     exercise = ALL[name]
-    objects = runs if "baseline" in exercise.given else runs[:1]
+    objects = runs if "baseline" in inspect.signature(exercise.right).parameters else runs[:1]
     assert exercise.judge(exercise.tried(exercise.right, objects), *objects) == 1
     for answer, hint in exercise.misconceptions:
         with pytest.raises(CheckFailed) as failed:

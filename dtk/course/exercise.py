@@ -144,17 +144,13 @@ class Exercise:
     close: float = 1e-6
     play: Callable[..., Any] | None = None
 
-    @property
-    def given(self) -> str:
-        """The names of a case's values, such as "losses, global_batch"."""
-        parameters = inspect.signature(self.right).parameters.values()
-        return ", ".join(each.name for each in parameters if each.default is each.empty)
-
     @functools.cached_property
     def misconceptions(self) -> list[tuple[Callable[..., Any], str]]:
         """Each wrong answer as a function, with its hint."""
+        parameters = inspect.signature(self.right).parameters.values()
+        given = ", ".join(each.name for each in parameters if each.default is each.empty)
         names = {**getattr(self.right, "__globals__", {}), **_IN_FORMULAS}
-        functions = [each if callable(each) else eval(f"lambda {self.given}: {each}", names) for each in self.wrong]
+        functions = [each if callable(each) else eval(f"lambda {given}: {each}", names) for each in self.wrong]
         return [(answer, hint or self.hint) for answer, hint in zip(functions, self.wrong.values(), strict=True)]
 
     @property

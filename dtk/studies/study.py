@@ -59,7 +59,7 @@ class Study:
         import pandas as pd
 
         table = pd.DataFrame(self.rows, columns=[*Cell._fields, *MEASURES, "failed"])
-        return table.astype(dict.fromkeys(MEASURES, "float64")) if len(table) else table
+        return table.astype(dict.fromkeys(MEASURES, "float64"))
 
     @property
     def summary(self) -> pandas.DataFrame:
