@@ -282,7 +282,7 @@ def benchmark_allreduce(
                 # The slowest worker's seconds: none goes on before it.
                 each = [max(at_once) for at_once in zip(*measured, strict=True)]
                 spread = (min(each), max(each)) if repeats > 1 else (float("nan"), float("nan"))
-                rows.append((count, 4 * max(1, size // 4), statistics.median(each), *spread, repeats, implementation))
+                rows.append((count, size // 4 * 4, statistics.median(each), *spread, repeats, implementation))
     columns = ["workers", "bytes", "seconds", "lowest", "highest", "repeats", "implementation"]
     table = pd.DataFrame(rows, columns=columns)
     try:
@@ -309,7 +309,7 @@ def time_reductions(sizes: Sequence[int], repeats: int, implementation: str) -> 
     named = distribute.experimental.CommunicationImplementation[implementation]
     options = distribute.experimental.CommunicationOptions(implementation=named)
     strategy = distribute.MultiWorkerMirroredStrategy(communication_options=options)
-    steps = [_reduction(strategy, max(1, size // 4)) for size in sizes]
+    steps = [_reduction(strategy, size // 4) for size in sizes]
     for call, __ in steps:
         for __ in range(_WARM_UPS):
             call()
