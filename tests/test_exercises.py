@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
@@ -42,7 +43,7 @@ VALUES = [math.nan, math.inf, True, "2", b"12", {0}, {1: 2}, 10**400, 1j, np.arr
 
 @each
 def test_the_right_answer_passes_and_each_misconception_gets_its_own_hint(exercise):
-    assert exercise.judge(exercise.answer) == len(exercise.cases()) >= 4
+    assert exercise.judge(exercise.right) == len(exercise.cases()) >= 4
     assert len(exercise.misconceptions) >= 3
     for answer, hint in exercise.misconceptions:
         with pytest.raises(CheckFailed) as failed:
@@ -53,7 +54,7 @@ def test_the_right_answer_passes_and_each_misconception_gets_its_own_hint(exerci
 @each
 def test_who_guesses_does_not_pass(exercise):
     cases = exercise.cases()
-    rights = [exercise.tried(exercise.answer, case) for case in cases]
+    rights = [exercise.tried(exercise.right, case) for case in cases]
     arguments = [lambda *case, at=at: case[at] for at in range(len(cases[0]))]
     for guess in [*(lambda *case, value=value: value for value in [0, 1, 2, -1, "", [], *rights]), *arguments]:
         with pytest.raises(CheckFailed):
@@ -70,8 +71,8 @@ def test_who_guesses_does_not_pass(exercise):
 def test_no_misconception_passes_with_the_numbers_of_another_class(exercise):
     for seed in map(str, range(60 if os.environ.get("DTK_THOROUGH") else 12)):
         cases = exercise.cases(seed)
-        right = [exercise.tried(exercise.answer, case) for case in cases]
-        assert exercise.judge(exercise.answer, seed=seed) == len(cases)
+        right = [exercise.tried(exercise.right, case) for case in cases]
+        assert exercise.judge(exercise.right, seed=seed) == len(cases)
         for answer, hint in exercise.misconceptions:
             try:
                 made = [exercise.tried(answer, case) for case in cases]
@@ -85,12 +86,12 @@ def test_no_misconception_passes_with_the_numbers_of_another_class(exercise):
 def test_the_right_answer_in_a_wrong_shape_or_for_the_first_three_cases_alone_does_not_pass(name):
     exercise = FUNCTIONS[name]
     cases = exercise.cases()
-    first = exercise.answer(*cases[0])
+    first = exercise.right(*cases[0])
     shapes = [lambda right: [right], lambda right: {0: right}, lambda right: np.array(str(right)), lambda right: repr]
     if not isinstance(first, list | dict | str | tuple):
         shapes += [str, lambda right: np.array([right]), lambda right: complex(right, 1)]
-    known = {repr(case): exercise.answer(*case) for case in cases[:3]}
-    answers = [lambda *case, shaped=shaped: shaped(exercise.answer(*case)) for shaped in shapes]
+    known = {repr(case): exercise.right(*case) for case in cases[:3]}
+    answers = [lambda *case, shaped=shaped: shaped(exercise.right(*case)) for shaped in shapes]
     for answer in [*answers, lambda *case: known.get(repr(case), first)]:
         with pytest.raises(CheckFailed):
             exercise.judge(answer)
@@ -113,8 +114,8 @@ def runs(tmp_path):
 @pytest.mark.parametrize("name", sorted(set(ALL) - set(FUNCTIONS)))
 def test_a_value_is_judged_by_the_learners_own_run(name, runs):
     exercise = ALL[name]
-    objects = runs if "baseline" in exercise.given else runs[:1]
-    assert exercise.judge(exercise.tried(exercise.answer, objects), *objects) == 1
+    objects = runs if "baseline" in inspect.signature(exercise.right).parameters else runs[:1]
+    assert exercise.judge(exercise.tried(exercise.right, objects), *objects) == 1
     for answer, hint in exercise.misconceptions:
         with pytest.raises(CheckFailed) as failed:
             exercise.judge(exercise.tried(answer, objects), *objects)
@@ -177,13 +178,13 @@ def test_a_right_answer_of_another_type_passes_and_one_that_is_half_right_does_n
 
         def half(*case, calls=calls, called=called):
             assert next(calls) != called, "an error in one case alone"
-            return exercise.answer(*case)
+            return exercise.right(*case)
 
         with pytest.raises(CheckFailed, match="an error in one case alone"):
             exercise.judge(half)
     if exercise.play is None:
-        for at in range(len(otherwise(exercise.answer(*cases[0])))):
-            assert exercise.judge(lambda *case, at=at: otherwise(exercise.answer(*case))[at]) == len(cases)
+        for at in range(len(otherwise(exercise.right(*cases[0])))):
+            assert exercise.judge(lambda *case, at=at: otherwise(exercise.right(*case))[at]) == len(cases)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +212,7 @@ def test_same(got, right, equal):
 
 SQUARE = Exercise(
     "99.square",
-    given="number",
-    right="number**2",
+    right=lambda number: number**2,
     wrong={"2 * number": "that doubles it"},
     drawn=lambda draw: [(2,), (7,)],
 )
@@ -257,7 +257,7 @@ def test_a_wrong_answer_is_shown_with_its_case_and_the_hint_below(answer, words)
 
 
 def test_a_function_that_changes_its_arguments_changes_no_case():
-    drop = Exercise("99.first", "values", right="values[0]", wrong={}, drawn=lambda draw: [([1, 2],), ([3, 4],)])
+    drop = Exercise("99.first", right=lambda values: values[0], wrong={}, drawn=lambda draw: [([1, 2],), ([3, 4],)])
     assert drop.judge(lambda values: values.pop(0)) == 2
 
 
@@ -278,4 +278,4 @@ def test_a_step_of_lesson_09_is_what_the_model_predicts():
     for workers, compute, size, latency, bandwidth in FUNCTIONS["09.step"].cases():
         job = Job(per_example=compute / 1000, batch=1000 / workers, gradient_bytes=size)
         row = predict(job, Cluster(Link("a wire", latency, bandwidth)), [workers]).iloc[0]
-        assert FUNCTIONS["09.step"].answer(workers, compute, size, latency, bandwidth) == pytest.approx(row.seconds)
+        assert FUNCTIONS["09.step"].right(workers, compute, size, latency, bandwidth) == pytest.approx(row.seconds)

@@ -73,7 +73,7 @@ def test_without_a_file_that_can_be_read_it_is_not_solved(tmp_path):
 
 LAB = read(FOLDER / "lab_2_broken_functions.ipynb")
 CELLS = cells_of(LAB.name)
-TASKS = {task.questions[0].name: task for task in LAB.tasks}
+TASKS = {task.name: task for task in LAB.tasks}
 MISTAKE = {each.name: each.hint_for.keywords["mistake"] for each in lab_2.EXERCISES}
 EACH = pytest.mark.parametrize("name", MISTAKE)
 

@@ -95,7 +95,7 @@ def test_the_ring_sends_as_lesson_01_says_and_ends_with_all_sums(of_the_page):
     for workers, found in zip(of_the_page["given"]["rings"], of_the_page["rings"], strict=True):
         assert len(found["messages"]) == 2 * (workers - 1)
         for step, messages in enumerate(found["messages"]):
-            assert [m["chunk"] for m in messages] == [CHUNK.answer(m["sender"], step, workers) for m in messages]
+            assert [m["chunk"] for m in messages] == [CHUNK.right(m["sender"], step, workers) for m in messages]
         assert all(parts == list(range(workers)) for chunks in found["holds"][-1] for parts in chunks)
 
 

@@ -96,7 +96,7 @@ def test_no_number_is_right_and_wrong(question):
 def test_the_exercise_computes_what_is_right(question):
     name, case = re.fullmatch(r"([\w.]+)\((.*)\)", question.comment).groups()
     exercise, values = all_exercises(name.split(".")[0])[name], eval(f"({case},)", {"array": np.array})
-    right = exercise.tried(exercise.answer, values)
+    right = exercise.tried(exercise.right, values)
     for answer in question.answers:
         if question.numerical:
             assert (abs(float(answer.text) - right) <= answer.tolerance) == answer.right, (answer.text, right)

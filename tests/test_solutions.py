@@ -16,11 +16,10 @@ from dtk.course.lesson_files import lessons
 
 LESSONS = {each.name: each for each in lessons(FOLDER)}
 SOLVED = [
-    pytest.param(lesson, task, question, id=question.name)
+    pytest.param(lesson, task, id=task.name)
     for lesson in LESSONS.values()
     for task in lesson.tasks
-    for question in task.questions
-    if question.hidden("any word")
+    if task.hidden("any word")
 ]
 
 
@@ -35,21 +34,21 @@ def defines_only(cell) -> bool:
 
 
 def test_each_exercise_is_in_one_lesson_and_each_lesson_has_four():
-    asked = [question.name for lesson in LESSONS.values() for question in lesson.questions]
+    asked = [task.name for lesson in LESSONS.values() for task in lesson.tasks]
     assert sorted(asked) == sorted(all_exercises())
-    assert all(len(lesson.questions) >= 4 for name, lesson in LESSONS.items() if name[0].isdigit())
+    assert all(len(lesson.tasks) >= 4 for name, lesson in LESSONS.items() if name[0].isdigit())
 
 
-@pytest.mark.parametrize(("lesson", "task", "question"), SOLVED)
-def test_the_stub_is_not_solved_and_the_solution_passes(lesson, task, question, capsys, monkeypatch):
+@pytest.mark.parametrize(("lesson", "task"), SOLVED)
+def test_the_stub_is_not_solved_and_the_solution_passes(lesson, task, capsys, monkeypatch):
     space = {"np": np, "math": math, "json": json, "dtk": dtk}
     for cell in filter(defines_only, lesson.cells):
         exec(cell["source"], space)
     exec(task.stub, space)
-    with pytest.raises(NotSolved, match=f"{question.name} is not solved yet"):
-        exec(question.call, space)
+    with pytest.raises(NotSolved, match=f"{task.name} is not solved yet"):
+        exec(task.call, space)
     exec(task.solution, space)
-    exec(question.call, space)
+    exec(task.call, space)
     monkeypatch.setenv("DTK_VARIANT", "of another class")
-    exec(question.call, space)
-    assert capsys.readouterr().out.count(f"check {question.name}: PASS (") == 2
+    exec(task.call, space)
+    assert capsys.readouterr().out.count(f"check {task.name}: PASS (") == 2

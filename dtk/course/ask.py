@@ -13,14 +13,16 @@ from dtk.language import N_, _
 from dtk.view.controls import STYLE, beside, styled
 
 _CLOSE = 0.1  # a number within a tenth counts as right
+_Options = Sequence[str] | Mapping[str, float] | None
+_Between = tuple[float, float] | None
 
 
 def ask(
     name: str,
     question: str,
-    options: Sequence[str] | Mapping[str, float] | None = None,
+    options: _Options = None,
     *,
-    between: tuple[float, float] | None = None,
+    between: _Between = None,
     unit: str = "",
     answer: float | None = None,
 ) -> Prediction:
@@ -61,14 +63,7 @@ class Prediction:
         options: the texts of the options; () where a number is asked for.
     """
 
-    def __init__(
-        self,
-        name: str,
-        question: str,
-        options: Sequence[str] | Mapping[str, float] | None,
-        between: tuple[float, float] | None,
-        unit: str,
-    ):
+    def __init__(self, name: str, question: str, options: _Options, between: _Between, unit: str):
         if (options is None) == (between is None) or (options is not None and len(options) < 2):
             raise DtkError(_("{name}: a question takes options=[...] or between=(least, most)", name=name))
         lesson, __, word = name.partition(".")
@@ -146,13 +141,11 @@ class Prediction:
         return _("a number from {least:g} to {most:g} {unit}", least=least, most=most, unit=_(self.unit)).rstrip()
 
     def __repr__(self) -> str:
-        lines = [self._head()]
-        lines += [f"  {number}. {_(option)}" for number, option in enumerate(self.options, 1)]
-        if not self.options:
-            lines += [f"  {self._bounds()}"]
-        if self.given is None:
-            return "\n".join([*lines, _("no answer yet (as text: dtk.ask(..., answer=NUMBER))")])
-        return "\n".join([*lines, _("you said {answer}", answer=self._shown(self.given))])
+        choices = [f"  {number}. {_(option)}" for number, option in enumerate(self.options, 1)]
+        said = _("no answer yet (as text: dtk.ask(..., answer=NUMBER))")
+        if self.given is not None:
+            said = _("you said {answer}", answer=self._shown(self.given))
+        return "\n".join([self._head(), *(choices or [f"  {self._bounds()}"]), said])
 
     def _ipython_display_(self) -> None:
         from IPython.display import display

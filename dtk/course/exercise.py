@@ -16,7 +16,6 @@ import numbers
 import os
 import random
 import reprlib
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,17 +67,12 @@ def digits(draw: random.Random, count: int) -> list[float]:
     return [float(draw.randint(1, 9)) for _ in range(count)]
 
 
-def flat(parts: Sequence[Sequence[float]]) -> list[float]:
-    """Put the numbers of all parts into one list."""
-    return [number for part in parts for number in part]
-
-
 def tf_config(workers: Sequence[str], index: Any, kind: str = "worker", **more: Any) -> dict[str, Any]:
     """Make the TF_CONFIG of one task, as a dictionary. more: other jobs of the cluster."""
     return {"cluster": {"worker": list(workers), **more}, "task": {"type": kind, "index": index}}
 
 
-_IN_FORMULAS = {"json": json, "math": math, "np": np, "mean": fmean, "flat": flat, "tf_config": tf_config}
+_IN_FORMULAS = {"json": json, "math": math, "np": np, "mean": fmean, "tf_config": tf_config}
 
 
 def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> None:
@@ -102,10 +96,9 @@ def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> Non
     one_of("name", name, sorted(known) or sorted({each.partition(".")[0] for each in all_exercises()}))
     try:
         cases = known[name].judge(answer, *objects, seed=os.environ.get("DTK_VARIANT", "") if seed is None else seed)
-    except NotSolved:
-        raise
     except CheckFailed as failed:
-        keep("checked", name, hint=failed.remedy or failed.what)
+        if not isinstance(failed, NotSolved):
+            keep("checked", name, hint=failed.remedy or failed.what)
         raise
     keep("checked", name, hint="")
     passed = N_("check {name}: PASS ({cases} cases)") if cases > 1 else N_("check {name}: PASS")
@@ -115,14 +108,10 @@ def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> Non
 def all_exercises(lesson: str | None = None) -> dict[str, Exercise | Trial]:
     """The exercises of a lesson, such as "02", or of a lab, such as "lab3", by name; of all where it is None."""
     files = {file.stem for file in Path(__file__).with_name("exercises").glob("l*.py")}
-    wanted = files if lesson is None else files & {_file(lesson)}
-    modules = [importlib.import_module(f"dtk.course.exercises.{file}") for file in sorted(wanted)]
+    if lesson is not None:
+        files &= {lesson.replace("lab", "lab_", 1) if lesson.startswith("lab") else f"lesson_{lesson}"}
+    modules = [importlib.import_module(f"dtk.course.exercises.{file}") for file in sorted(files)]
     return {exercise.name: exercise for module in modules for exercise in module.EXERCISES}
-
-
-def _file(lesson: str) -> str:
-    """The name of the file with the exercises of "02", or of "lab3"."""
-    return lesson.replace("lab", "lab_", 1) if lesson.startswith("lab") else f"lesson_{lesson}"
 
 
 class CheckFailed(DtkError, AssertionError):
@@ -137,20 +126,17 @@ class NotSolved(CheckFailed):
 class Exercise:
     """One exercise of a lesson.
 
-    An answer, right or wrong, is a formula in the names of `given`, as a learner would write it, or a function of them.
-    A formula may call the functions of the file that the exercise is in.
-
-    name: "LESSON.WORD". given: the names of a case's values, "losses, global_batch". right: the answer. wrong: each
-    plausible wrong answer, and the hint for who gives it, in English; "": `hint`. plain, drawn: the cases that a
-    learner's function is tried on, the plainest first, then those that `drawn` makes with random numbers. Without
-    `drawn` the answer is a value, whose one case are the learner's own objects, handed to `check` behind it. hint: for
-    an answer that fits none of `wrong`, too. close: relative tolerance of numbers. play: how an answer is tried on a
-    case where that is no plain call: takes the answer, then the case's values.
+    name: "LESSON.WORD". right: the answer, as a function of a case's values. wrong: each plausible wrong answer, a
+    function of them or a formula in the names that `right` gives them, as a learner would write it, which may call the
+    functions of the exercise's file; and the hint for who gives it, in English; "": `hint`. plain, drawn: the cases
+    that a learner's function is tried on, the plainest first, then those that `drawn` makes with random numbers.
+    Without `drawn` the answer is a value, whose one case are the learner's own objects, handed to `check` behind it.
+    hint: for an answer that fits none of `wrong`, too. close: relative tolerance of numbers. play: how an answer is
+    tried on a case where that is no plain call: takes the answer, then the case's values.
     """
 
     name: str
-    given: str
-    right: str | Callable[..., Any]
+    right: Callable[..., Any]
     wrong: Mapping[str | Callable[..., Any], str]
     plain: Sequence[tuple[Any, ...]] = ()
     drawn: Callable[[random.Random], Sequence[tuple[Any, ...]]] | None = None
@@ -159,22 +145,13 @@ class Exercise:
     play: Callable[..., Any] | None = None
 
     @functools.cached_property
-    def answer(self) -> Callable[..., Any]:
-        """The right answer, as a function of a case's values."""
-        return self._function(self.right)
-
-    @functools.cached_property
     def misconceptions(self) -> list[tuple[Callable[..., Any], str]]:
         """Each wrong answer as a function, with its hint."""
-        return [(self._function(formula), hint or self.hint) for formula, hint in self.wrong.items()]
-
-    def _function(self, formula: str | Callable[..., Any]) -> Callable[..., Any]:
-        if callable(formula):
-            return formula
-        own = sys.modules.get(f"dtk.course.exercises.{_file(self.name.partition('.')[0])}")
-        names = {**(vars(own) if own else {}), **_IN_FORMULAS}
-        function: Callable[..., Any] = eval(f"lambda {self.given}: {formula}", names)
-        return function
+        parameters = inspect.signature(self.right).parameters.values()
+        given = ", ".join(each.name for each in parameters if each.default is each.empty)
+        names = {**getattr(self.right, "__globals__", {}), **_IN_FORMULAS}
+        functions = [each if callable(each) else eval(f"lambda {given}: {each}", names) for each in self.wrong]
+        return [(answer, hint or self.hint) for answer, hint in zip(functions, self.wrong.values(), strict=True)]
 
     @property
     def has_cases(self) -> bool:
@@ -201,7 +178,7 @@ class Exercise:
         if answer is None or answer is ...:
             raise not_solved(self.name)
         if not self.has_cases:
-            _handed_over(self.name, functools.partial(self.play, self.answer) if self.play else self.answer, objects)
+            _handed_over(self.name, functools.partial(self.play, self.right) if self.play else self.right, objects)
             return self._compare([objects], [answer], _("your answer"))
         _must_be_a_function(self.name, answer)
         cases = self.cases(seed)
@@ -218,24 +195,24 @@ class Exercise:
         except NotSolved:
             raise
         except Exception as error:
-            where = f"{_name_of(answer)}({_listed(case)})"
+            where = _call(_name_of(answer), case)
             said = f"{type(error).__name__}: {error}"
             what = _("{exercise}: {call} raises {error}", exercise=self.name, call=where, error=said)
             raise CheckFailed(what) from error
         return got
 
     def _compare(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any], name: str) -> int:
-        fine = [same(value, self.tried(self.answer, case), self.close) for case, value in zip(cases, got, strict=True)]
+        fine = [same(value, self.tried(self.right, case), self.close) for case, value in zip(cases, got, strict=True)]
         if all(fine):
             return len(fine)
         first = fine.index(False)
-        where = f"{name}({_listed(cases[first])})" if self.has_cases else name
+        where = _call(name, cases[first]) if self.has_cases else name
         what = N_("{exercise}: {answer} is {value}, which is not right")
         if len(fine) > 1:
             what = N_("{exercise}: {answer} is {value}, which is not right, right in {right} of {all} cases")
         values = {"value": _shown(got[first]), "right": sum(fine), "all": len(fine)}
         what = _(what, exercise=self.name, answer=where, **values)
-        raise CheckFailed(what, remedy=_hint(_(self._hint_for(cases, got))))
+        raise CheckFailed(what, remedy=_("hint: {hint}", hint=_(self._hint_for(cases, got))))
 
     def _hint_for(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any]) -> str:
         for answer, hint in self.misconceptions:
@@ -280,7 +257,7 @@ class Trial:
         except WorkerFailed as failed:
             hint = failure(failed)
         if hint:
-            raise CheckFailed(_("{exercise}: not right yet", exercise=self.name), remedy=_hint(hint))
+            raise CheckFailed(_("{exercise}: not right yet", exercise=self.name), remedy=_("hint: {hint}", hint=hint))
         return 1
 
 
@@ -288,10 +265,6 @@ def failure(failed: WorkerFailed | WorkerStalled) -> str:
     """Word the hint for a run that failed: the last line of the worker's own traceback."""
     line = (getattr(failed, "traceback", "") or str(failed)).strip().splitlines()[-1].strip()
     return _("in a worker it fails: {error}", error=line)
-
-
-def _hint(hint: str) -> str:
-    return _("hint: {hint}", hint=hint)
 
 
 def _must_be_a_function(name: str, answer: Any) -> None:
@@ -338,11 +311,8 @@ def same(got: Any, right: Any, close: float = 1e-6) -> bool:
 
 def _equal(got: Any, right: Any, close: float) -> bool:
     if isinstance(right, Mapping):
-        return (
-            isinstance(got, Mapping)
-            and set(got) == set(right)
-            and all(same(got[key], right[key], close) for key in right)
-        )
+        alike = isinstance(got, Mapping) and set(got) == set(right)
+        return alike and all(same(got[key], right[key], close) for key in right)
     if isinstance(right, str | bool) or right is None:
         return type(_plain(got)) is type(right) and bool(_plain(got) == right)
     if isinstance(right, list | tuple):
@@ -372,8 +342,8 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _listed(case: tuple[Any, ...]) -> str:
-    return ", ".join(map(_shown, case))
+def _call(name: str, case: tuple[Any, ...]) -> str:
+    return f"{name}({', '.join(map(_shown, case))})"
 
 
 def _shown(value: Any) -> str:

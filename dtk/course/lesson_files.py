@@ -133,28 +133,23 @@ _CHECK = re.compile(r'dtk\.check\(\s*"([^"]+)"')
 
 
 @dataclass(frozen=True)
-class Question:
-    """What a check asks, for one point. name: "02.shares". cell: the id of the cell that checks it. call: its code."""
+class Task:
+    """One cell to be filled in, for one point. name: of the exercise, "02.shares". cell: its id. stub: as it is handed
+    out. check: the id of the cell that checks it. call: that one's code. solution: what to have in the stub's place.
+    """
 
     name: str
     cell: str
+    stub: str
+    check: str
     call: str
+    solution: str
 
     def hidden(self, seed: str) -> str:
         """The call on cases that `seed` draws; "" without it, and where a value is asked for, which has no cases."""
         if not seed or not all_exercises(self.name.partition(".")[0])[self.name].has_cases:
             return ""
         return f"{self.call.rstrip()[:-1]}, seed={json.dumps(seed)})"
-
-
-@dataclass(frozen=True)
-class Task:
-    """One cell to be filled in. cell: its id. stub: as it is handed out. solution: what to have in its place."""
-
-    cell: str
-    stub: str
-    solution: str
-    questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True)
@@ -169,10 +164,6 @@ class Lesson:
     def cells(self) -> list[Cell]:
         """Copies, which an edition changes."""
         return [dict(cell, metadata=dict(cell["metadata"])) for cell in self.notebook["cells"]]
-
-    @property
-    def questions(self) -> list[Question]:
-        return [question for task in self.tasks for question in task.questions]
 
     @property
     def title(self) -> str:
@@ -211,29 +202,27 @@ def read(file: Path) -> Lesson:
 
 
 def _tasks(file: Path, cells: list[Cell]) -> Iterator[Task]:
-    """An exercise's cell, the checks behind it, and the text with its solution make a task."""
+    """An exercise's cell, the check behind it, and the text with its solution make a task."""
     stub: Cell | None = None
-    checks: list[Question] = []
+    check: Cell | None = None
     for cell in cells:
         tags, found = cell["metadata"].get("tags", ()), _SOLUTION.findall(cell["source"])
         if "exercise" in tags and stub is None:
-            stub, checks = cell, []
-        elif "check" in tags and (names := _CHECK.findall(cell["source"])) and stub is not None:
-            checks.append(Question(names[0], cell["id"], cell["source"]))
-        elif len(found) == 1 and stub is not None and checks:
-            yield Task(stub["id"], stub["source"], found[0], tuple(checks))
-            stub = None
+            stub = cell
+        elif "check" in tags and _CHECK.search(cell["source"]) and stub and check is None:
+            check = cell
+        elif len(found) == 1 and stub and check:
+            name = _CHECK.findall(check["source"])[0]
+            yield Task(name, stub["id"], stub["source"], check["id"], check["source"], found[0])
+            stub = check = None
         elif "exercise" in tags or found or ("check" in tags and "dtk.check(" in cell["source"]):
-            raise _odd(file, cell)
-    if stub is not None:
-        raise _odd(file, stub)
-
-
-def _odd(file: Path, cell: Cell) -> DtkError:
-    return DtkError(
-        f"{file.name}: cell {cell['id']}: an exercise takes a cell, a check behind it and one solution behind that",
-        remedy="dtk/course/lesson_files.py says how lessons are marked",
-    )
+            stub = cell
+            break
+    if stub is not None:  # a cell that does not fit, or an exercise without its check or its solution
+        raise DtkError(
+            f"{file.name}: cell {stub['id']}: an exercise takes a cell, a check behind it and one solution behind that",
+            remedy="dtk/course/lesson_files.py says how lessons are marked",
+        )
 
 
 _BADGE = re.compile(
@@ -245,8 +234,6 @@ c = get_config()
 c.ClearSolutions.code_stub = {"python": "# write your answer above, in place of what stands there"}
 c.ClearSolutions.enforce_metadata = False
 """
-_SOLVED = ("### BEGIN SOLUTION", "### END SOLUTION")
-_HIDDEN = ("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
 
 
 def build(
@@ -312,9 +299,8 @@ def _readme(lessons: Sequence[Lesson]) -> str:
 
 def _for_class(cell: Cell, settings: list[str]) -> Cell:
     """A cell without output, set up as the class is; without the badge, which opens the lesson with solutions."""
-    source, metadata = cell["source"], {key: value for key, value in cell["metadata"].items() if key != "dtk"}
-    if cell["cell_type"] == "markdown":
-        source = _BADGE.sub("", source)
+    source = _BADGE.sub("", cell["source"])
+    metadata = {key: value for key, value in cell["metadata"].items() if key != "dtk"}
     if cell["id"] == "setup":
         source = "\n".join([source, "", *settings])
     kept: Cell = {"cell_type": cell["cell_type"], "id": cell["id"], "metadata": metadata}
@@ -341,10 +327,7 @@ def _solution(lesson: Lesson, _hidden: str) -> list[Cell]:
 
 def _without_solutions(lesson: Lesson, _hidden: str = "") -> list[Cell]:
     """The lesson's cells; a text that held nothing but a solution is left out."""
-    cells = [
-        {**cell, "source": _DETAILS.sub("", cell["source"]).strip("\n")} if cell["cell_type"] == "markdown" else cell
-        for cell in lesson.cells
-    ]
+    cells = [{**cell, "source": _DETAILS.sub("", cell["source"]).strip("\n")} for cell in lesson.cells]
     return [cell for cell in cells if cell["source"]]
 
 
@@ -358,16 +341,16 @@ def _with_marks(task: Task, begin: str, end: str, stub: str) -> str:
 
 def _nbgrader(lesson: Lesson, hidden: str) -> list[Cell]:
     tasks = {task.cell: task for task in lesson.tasks}
-    checks = {question.cell: question for question in lesson.questions}
+    checks = {task.check: task for task in lesson.tasks}
     cells = _without_solutions(lesson)
     for cell in cells:
         mark: dict[str, Any] = {"schema_version": 3, "grade_id": cell["id"], "task": False}
         if task := tasks.get(cell["id"]):
-            cell["source"] = _with_marks(task, *_SOLVED, task.stub)
+            cell["source"] = _with_marks(task, "### BEGIN SOLUTION", "### END SOLUTION", task.stub)
             cell["metadata"]["nbgrader"] = {**mark, "grade": False, "locked": False, "solution": True}
-        elif question := checks.get(cell["id"]):
-            if call := question.hidden(hidden):
-                cell["source"] = "\n".join([question.call, _HIDDEN[0], call, _HIDDEN[1]])
+        elif task := checks.get(cell["id"]):
+            if call := task.hidden(hidden):
+                cell["source"] = "\n".join([task.call, "### BEGIN HIDDEN TESTS", call, "### END HIDDEN TESTS"])
             cell["metadata"]["nbgrader"] = {**mark, "grade": True, "locked": True, "solution": False, "points": 1}
     return cells
 
@@ -375,7 +358,7 @@ def _nbgrader(lesson: Lesson, hidden: str) -> list[Cell]:
 def _otter(lesson: Lesson, hidden: str) -> list[Cell]:
     """Otter's form: raw cells around each exercise, its solution and its tests, which are functions that raise."""
     tasks = {task.cell: task for task in lesson.tasks}
-    checks = {question.cell for question in lesson.questions}
+    checks = {task.check for task in lesson.tasks}
     config = ["# ASSIGNMENT CONFIG", f"name: {lesson.name}", "init_cell: false", "check_all_cell: false"]
     config += ["export_cell: false", "tests:", "    ok_format: false"]
     cells = [_raw("otter", *config)]
@@ -384,16 +367,15 @@ def _otter(lesson: Lesson, hidden: str) -> list[Cell]:
         if task is None:
             cells += [cell] if cell["id"] not in checks else []
             continue
-        name = f"q{task.questions[0].name.replace('.', '_')}"
-        cells.append(_raw(f"{cell['id']}-q", "# BEGIN QUESTION", f"name: {name}", f"points: {len(task.questions)}"))
+        name = f"q{task.name.replace('.', '_')}"
+        cells.append(_raw(f"{cell['id']}-q", "# BEGIN QUESTION", f"name: {name}", "points: 1"))
         stub = f'""" # BEGIN PROMPT\n{task.stub}\n"""; # END PROMPT'
         solved = _with_marks(task, "# BEGIN SOLUTION NO PROMPT", "# END SOLUTION", stub)
         cells += [_raw(f"{cell['id']}-s", "# BEGIN SOLUTION"), {**cell, "source": solved}]
         cells += [_raw(f"{cell['id']}-e", "# END SOLUTION"), _raw(f"{cell['id']}-t", "# BEGIN TESTS")]
-        for question in task.questions:
-            cells.append(_test(question.cell, question.call, hidden=False))
-            if call := question.hidden(hidden):
-                cells.append(_test(f"{question.cell}-h", call, hidden=True))
+        cells.append(_test(task.check, task.call, hidden=False))
+        if call := task.hidden(hidden):
+            cells.append(_test(f"{task.check}-h", call, hidden=True))
         cells += [_raw(f"{cell['id']}-u", "# END TESTS"), _raw(f"{cell['id']}-z", "# END QUESTION")]
     return cells
 

@@ -40,10 +40,7 @@ def teams(draw: random.Random, sizes: Sequence[tuple[int, int]], least: int, mos
 
 def reduce_scatter(ring: Any, chunks: list[np.ndarray]) -> None:
     """The first half of a ring. Afterwards worker k's chunk k + 1 holds the sum of all workers'."""
-    for step in range(ring.workers - 1):
-        mine = (ring.worker - step) % ring.workers
-        number, values = ring.exchange(mine, chunks[mine])
-        chunks[number] = chunks[number] + values
+    all_gather(ring, chunks, first=0, keep="sum")
 
 
 def all_gather(ring: Any, chunks: list[np.ndarray], *, first: int = 1, more: int = 0, keep: str = "values") -> None:

@@ -154,10 +154,6 @@ def check_count(name: str, value: float) -> None:
         whole_number(name, value)
 
 
-MOST_SPREAD = 2.0
-_POINTS = 2001
-
-
 def slowest(workers: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the distribution of the slowest worker's time, in units of the mean time of one: values and their weights.
 
@@ -165,7 +161,7 @@ def slowest(workers: int, spread: float) -> tuple[np.ndarray, np.ndarray]:
     """
     if spread == 0:
         return np.ones(1), np.ones(1)
-    at = np.linspace(-9.0, 13.0, _POINTS)  # standard normal quantiles
+    at = np.linspace(-9.0, 13.0, 2001)  # standard normal quantiles
     tail = np.array([0.5 * math.erfc(abs(z) / math.sqrt(2)) for z in at])  # exact in both tails
     density, below = -0.5 * at**2 - 0.5 * math.log(2 * math.pi), np.where(at < 0, np.log(tail), np.log1p(-tail))
     sigma = math.sqrt(math.log1p(spread**2))
@@ -218,7 +214,7 @@ class Job:
             in_range(name, getattr(self, name), _ABOVE_0)
         if self.critical_batch is not None:
             in_range("critical_batch", self.critical_batch, _ABOVE_0)
-        for name, most in (("backward", 1), ("overlap", 1), ("spread", MOST_SPREAD), ("pack_bytes", math.inf)):
+        for name, most in (("backward", 1), ("overlap", 1), ("spread", 2), ("pack_bytes", math.inf)):
             in_range(name, getattr(self, name), most=most)
         for size in np.asarray(self.gradient_bytes).ravel().tolist() or [None]:
             in_range("gradient_bytes", size)

@@ -125,7 +125,6 @@ def _limit(row: dict[str, Any], critical: float | None) -> str:
     return max(LIMITS, key=lambda name: lost[name])
 
 
-_COLUMNS = ("workers", "bytes", "seconds")
 _HUBER, _ROUNDS, _RESAMPLES, _LEVEL = 1.345, 8, 300, 0.95
 _UNIT = Link("unit", 1.0, 1.0)  # its costs are the steps and the bytes themselves
 
@@ -212,10 +211,10 @@ def fit(measurements: pandas.DataFrame, algorithm: str = "ring") -> Fit:
 
 
 def _checked(measurements: pandas.DataFrame) -> pandas.DataFrame:
-    table = measurements[list(_COLUMNS)]
-    for name, least in (("workers", 1), ("bytes", 1), ("seconds", 0)):
+    table = measurements[["workers", "bytes", "seconds"]]
+    for name, least in (("workers", 1), ("bytes", 1), ("seconds", math.ulp(0))):
         values = table[name].to_numpy(np.float64)
-        wrong = ~(np.isfinite(values) & (values >= least)) | ((values <= 0) & (name == "seconds"))
+        wrong = ~(np.isfinite(values) & (values >= least))
         if wrong.any():
             what = N_("measurement {row} has {name}={value:g}; leave it out")
             raise ClusterConfigError(_(what, row=int(wrong.argmax()), name=name, value=values[wrong][0]))

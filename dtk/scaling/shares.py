@@ -45,22 +45,10 @@ def by_step(records: pandas.DataFrame, column: str) -> pandas.DataFrame:
 def whole_steps(records: pandas.DataFrame) -> pandas.DataFrame:
     """The shares of the loss of the steps that all replicas recorded, `(steps, replicas)`, as `by_step` has them.
 
-    A row adds up to the loss of its step: a share that is no number is 0 where its replica saw no example (see
-    `global_loss`).
+    A row adds up to the loss of its step, as `global_loss` adds it up.
     """
     shares, examples = by_step(records, "loss"), by_step(records, "examples")
     return shares.where((examples > 0) | np.isfinite(shares), 0.0)[examples.notna().all(axis=1)]
-
-
-def share(losses: ArrayLike, global_batch: int) -> float:
-    """A replica's share of the global loss, from the losses of its own examples: their sum over the global batch.
-
-    Losses 2, 3 on replica 0 and 4, 5 on replica 1, global batch 4. The shares add up to the mean of all four:
-
-    >>> share([2, 3], global_batch=4), share([4, 5], global_batch=4)
-    (1.25, 2.25)
-    """
-    return float(np.asarray(losses, np.float64).sum() / global_batch)
 
 
 def global_loss(shares: ArrayLike, examples: ArrayLike) -> np.ndarray:
@@ -86,11 +74,6 @@ def weighted_loss(shares: ArrayLike, examples: ArrayLike) -> np.ndarray:
 
     >>> global_loss([[0.5, 1.0]], [[3, 2]]).tolist(), weighted_loss([[0.5, 1.0]], [[3, 2]]).tolist()
     ([1.5], [1.4])
-
-    With the same number of examples on each replica there is no difference:
-
-    >>> global_loss([[0.5, 1.0]], [[2, 2]]).tolist(), weighted_loss([[0.5, 1.0]], [[2, 2]]).tolist()
-    ([1.5], [1.5])
     """
     counts = np.asarray(examples, np.float64)
     sums = np.where(counts > 0, np.asarray(shares, np.float64) * counts.shape[1] * counts, 0.0).sum(axis=1)
@@ -116,5 +99,4 @@ def uneven(examples: ArrayLike) -> np.ndarray:
     >>> uneven([[64, 64], [3, 2]]).tolist()
     [False, True]
     """
-    counts = np.asarray(examples)
-    return counts.min(axis=1) != counts.max(axis=1)
+    return np.ptp(examples, axis=1) > 0

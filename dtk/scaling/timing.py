@@ -48,7 +48,6 @@ def step_times(records: pandas.DataFrame) -> pandas.DataFrame:
     """
     how = {"epoch": "first", "examples": "sum", "started": "min", "ended": "max"}
     table = records.groupby(["worker", "step"], as_index=False).agg(how)
-    table = table.sort_values(["worker", "step"], ignore_index=True)
     table["seconds"] = table.ended - table.started
     before = table.groupby(["worker", "epoch"]).ended.shift()
     table["period"] = table.ended - before.fillna(table.started)

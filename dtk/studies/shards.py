@@ -9,7 +9,7 @@ import inspect
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment
@@ -22,8 +22,6 @@ from dtk.studies.study import measured_job
 
 if TYPE_CHECKING:
     import pandas
-
-POLICIES = ("AUTO", "DATA", "FILE", "OFF")
 
 
 def shards(
@@ -67,7 +65,7 @@ def shards(
         )
         raise ClusterConfigError(_(words, policy=policy))
     if policy is not None:
-        one_of("policy", policy, POLICIES)
+        one_of("policy", policy, ("AUTO", "DATA", "FILE", "OFF"))
     request.check_sizes(workers, replicas)
     payload = request.pack(see_examples, (make_dataset, policy, by_context), {})
     mode = "mirrored" if workers == 1 < replicas else "cluster"
@@ -80,9 +78,8 @@ def shards(
 
 
 def _seen(payload: bytes, seed: Any, workers: int, **layout: Any) -> Run:
-    job = measured_job(payload, workers, threads=0)
-    env = {**job.env, "CUDA_VISIBLE_DEVICES": "-1"}  # two workers can't share a GPU, and there is no need to
-    job = replace(job, seed=request.checked_seed(seed), env=env, **layout)
+    env = {"CUDA_VISIBLE_DEVICES": "-1"}  # two workers can't share a GPU, and there is no need to
+    job = measured_job(payload, workers, 0, env, seed=request.checked_seed(seed), **layout)
     request.check_memory(workers, job.fork)
     return carry_out(job, time.monotonic())
 
@@ -123,8 +120,7 @@ class Sharding:
     @property
     def gaps(self) -> list[int]:
         """Examples that one device sees and the replicas together do not, or not as often, in order."""
-        times = Counter(self.table.example)
-        return sorted(int(k) for k, expected in Counter(self.alone.example).items() if times[k] < expected)
+        return sorted(map(int, Counter(self.alone.example) - Counter(self.table.example)))
 
     @property
     def each_sees_all(self) -> bool:
@@ -136,9 +132,8 @@ class Sharding:
     @property
     def parts_at(self) -> int | None:
         """The first step at which the replicas together did not see what one device sees then; None if none is."""
-        together, alone = _by_step(self.table), _by_step(self.alone)
-        apart = [step for step in together.keys() | alone.keys() if together.get(step) != alone.get(step)]
-        return min(apart, default=None)
+        together, alone = (Counter(zip(each.step, each.example, strict=True)) for each in (self.table, self.alone))
+        return min((int(step) for step, __ in (together - alone) + (alone - together)), default=None)
 
     def __repr__(self) -> str:
         policy = f" policy={self.policy}" if self.policy else ""
@@ -174,10 +169,6 @@ def from_lists(parts: Sequence[Any], alone: Sequence[Any], policy: str = "", tog
     return Sharding(table, reference, len(parts) // together, len(parts), policy)
 
 
-def _by_step(table: pandas.DataFrame) -> dict[int, list[int]]:
-    return {int(step): sorted(group) for step, group in table.groupby("step").example}
-
-
 # ---- in a worker: goes through the dataset, and reports which examples each of its replicas is given
 
 _ENDLESS = N_(
@@ -189,12 +180,10 @@ MOST = 200_000  # examples on one worker: real MNIST three times over; beyond it
 def see_examples(
     make_dataset: Callable[..., Any], policy: str | None, by_context: bool, strategy: Any
 ) -> tuple[str, list[list[list[int]]]]:
-    """Distributes what `make_dataset` makes and goes through it once; nothing is trained.
+    """Distributes what `make_dataset` makes, goes through it once, and returns the examples' numbers by step and by
+    this worker's replicas, behind the policy in force; raises ClusterConfigError where examples have no numbers.
 
-    Returns the autoshard policy in force ("input_context" where the function is given one), and the examples' numbers
-    by step and by this worker's replicas.
     by_context: `make_dataset` takes the worker's `tf.distribute.InputContext` and divides the data itself.
-    Raises ClusterConfigError where examples can't be distinguished, with what to change.
     """
     import tensorflow as tf
 

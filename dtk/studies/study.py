@@ -4,11 +4,12 @@ and `dtk.benchmark_allreduce`: what an all-reduce takes on this machine, by size
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtk import environment
@@ -21,8 +22,6 @@ from dtk.scaling.summary import MEASURES, measures, study_summary
 
 if TYPE_CHECKING:
     import pandas
-
-_SCALINGS = ("strong", "weak", "both")
 
 
 class Cell(NamedTuple):
@@ -60,7 +59,7 @@ class Study:
         import pandas as pd
 
         table = pd.DataFrame(self.rows, columns=[*Cell._fields, *MEASURES, "failed"])
-        return table.astype(dict.fromkeys(MEASURES, "float64")) if len(table) else table
+        return table.astype(dict.fromkeys(MEASURES, "float64"))
 
     @property
     def summary(self) -> pandas.DataFrame:
@@ -133,9 +132,9 @@ def study(
 def _job(fn: Any, cell: Cell, threads: int) -> launch.Job:
     """What is run for a cell; every process of a ceiling gets the batch that a replica has."""
     batch = cell.global_batch if cell.kind == "cluster" else cell.per_replica_batch
-    job = measured_job(request.pack(fn, (), {"global_batch": batch}), cell.workers, threads)
     mode = {"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind]
-    return replace(job, mode=mode, keras=request.checked_keras(None, fn))
+    payload, keras = request.pack(fn, (), {"global_batch": batch}), request.checked_keras(None, fn)
+    return measured_job(payload, cell.workers, threads, mode=mode, keras=keras)
 
 
 def _checked_counts(workers: Any) -> list[int]:
@@ -159,28 +158,21 @@ def refuse_on_colab(function: str, workers: int, force: bool) -> None:
         raise ClusterConfigError(_(words, function=function))
 
 
-def measured_job(payload: Any, workers: int, threads: int) -> launch.Job:
-    """A run on a cluster, of which only times are wanted. threads: 0 for TensorFlow's default."""
-    return launch.Job(
-        states=False,
-        payload=payload,
-        workers=workers,
-        share=workers,
-        fork=request.fork("auto"),
-        stall_timeout=60.0,
-        env=dict.fromkeys(launch.THREADS, str(threads) if threads else None),
-    )
+def measured_job(payload: Any, workers: int, threads: int, env: Mapping[str, Any] = {}, **more: Any) -> launch.Job:
+    """A run on a cluster, of which no states are wanted. threads: 0 for TensorFlow's default. more: of the `Job`."""
+    env = {**dict.fromkeys(launch.THREADS, str(threads) if threads else None), **env}
+    more |= {"fork": request.fork("auto"), "stall_timeout": 60.0, "states": False, "env": env}
+    return launch.Job(payload, workers, share=workers, **more)
 
 
 def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
-    nothing: dict[str, Any] = dict.fromkeys(MEASURES, float("nan"))
     try:
         request.check_memory(job.workers, job.fork)
         run = carry_out(job, time.monotonic())
     except DtkError as error:
-        return {**nothing, "failed": str(error)}
-    found: dict[str, Any] = measures(run, cell.kind)
-    if found["examples_per_second"] == found["examples_per_second"]:
+        return {"failed": str(error)}
+    found = measures(run, cell.kind)
+    if not math.isnan(found["examples_per_second"]):
         return {**found, "failed": ""}
     words = N_(
         "no step after the first was recorded on every worker: add dtk.Recorder() to fit's callbacks, or "
@@ -199,29 +191,23 @@ def study_cells(workers: Any, global_batch: Any, per_replica_batch: Any, scaling
     for name, batch in (("global_batch", global_batch), ("per_replica_batch", per_replica_batch)):
         if batch is not None:
             whole_number(name, batch)
-    curves: dict[tuple[str, int, int, int], list[str]] = {}  # that a run belongs to
+    curves: dict[tuple[str, int, int, int], dict[str, None]] = {}  # that a run belongs to, each once
     for curve, batch in _curves(counts, global_batch, per_replica_batch, scaling).items():
-        for run in dict.fromkeys(_runs(curve, batch, counts)):
-            curves.setdefault(run, []).append(curve)
+        for count in counts:
+            whole = batch if curve == "strong" else batch * count
+            each = whole // count
+            runs = [("cluster", count, whole, each), *(("baseline", 1, size, size) for size in (batch, each))]
+            if count > 1:  # one worker without communication is the baseline
+                runs.append(("ceiling", count, whole, each))
+            for run in runs:
+                curves.setdefault(run, {})[curve] = None
     return [Cell(", ".join(found), *run, number) for number in range(1, repeats + 1) for run, found in curves.items()]
-
-
-def _runs(scaling: str, batch: int, counts: Sequence[int]) -> Iterator[tuple[str, int, int, int]]:
-    """Kind, workers and batches of each run of a curve; batch: the global one for strong scaling, or each replica's."""
-    for workers in counts:
-        whole = batch if scaling == "strong" else batch * workers
-        each = whole // workers
-        yield "cluster", workers, whole, each
-        if workers > 1:  # one worker without communication is the baseline
-            yield "ceiling", workers, whole, each
-        for size in {batch, each}:
-            yield "baseline", 1, size, size
 
 
 def _curves(counts: Sequence[int], whole: Any, each: Any, scaling: Any) -> dict[str, int]:
     """The batch of each curve that is asked for; of one whose batch is not given, that of the other at its start."""
     if scaling is not None:
-        one_of("scaling", scaling, _SCALINGS)
+        one_of("scaling", scaling, ("strong", "weak", "both"))
     if whole is None and each is None:
         words = N_(
             "neither global_batch nor per_replica_batch is given: a study of nothing; give one, such as "
@@ -250,7 +236,6 @@ def _divided(batch: int, counts: Sequence[int]) -> int:
 
 # ---- how long an all-reduce takes
 
-IMPLEMENTATIONS = ("AUTO", "RING", "NCCL")
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 4_000_000, 16_000_000)
 
 
@@ -283,7 +268,7 @@ def benchmark_allreduce(
     counts = _checked_counts(workers)
     for size in _listed("sizes", sizes):
         whole_number("sizes", size, least=4)
-    one_of("implementation", implementation, IMPLEMENTATIONS)
+    one_of("implementation", implementation, ("AUTO", "RING", "NCCL"))
     whole_number("repeats", repeats)
     refuse_on_colab("dtk.benchmark_allreduce", counts[-1], force)
     threads = max(1, environment.cores() // counts[-1])  # at every number of workers, as in `dtk.study`
@@ -291,14 +276,13 @@ def benchmark_allreduce(
     rows, payload = [], request.pack(time_reductions, (), asked)
     with environment.quiet():
         for count in counts:
-            job = measured_job(payload, count, threads)
-            job = replace(job, env={**job.env, "DTK_MARKS": "0"})  # its marks would be in what is measured
+            job = measured_job(payload, count, threads, {"DTK_MARKS": "0"})  # marks would be in what is measured
             request.check_memory(count, job.fork, force)
             for size, *measured in zip(sizes, *carry_out(job, time.monotonic()).results, strict=True):
                 # The slowest worker's seconds: none goes on before it.
                 each = [max(at_once) for at_once in zip(*measured, strict=True)]
                 spread = (min(each), max(each)) if repeats > 1 else (float("nan"), float("nan"))
-                rows.append((count, 4 * max(1, size // 4), statistics.median(each), *spread, repeats, implementation))
+                rows.append((count, size // 4 * 4, statistics.median(each), *spread, repeats, implementation))
     columns = ["workers", "bytes", "seconds", "lowest", "highest", "repeats", "implementation"]
     table = pd.DataFrame(rows, columns=columns)
     try:
@@ -325,7 +309,7 @@ def time_reductions(sizes: Sequence[int], repeats: int, implementation: str) -> 
     named = distribute.experimental.CommunicationImplementation[implementation]
     options = distribute.experimental.CommunicationOptions(implementation=named)
     strategy = distribute.MultiWorkerMirroredStrategy(communication_options=options)
-    steps = [_reduction(strategy, max(1, size // 4)) for size in sizes]
+    steps = [_reduction(strategy, size // 4) for size in sizes]
     for call, __ in steps:
         for __ in range(_WARM_UPS):
             call()

@@ -7,7 +7,6 @@ train what a right one trains. What `dtk.diagnose` says of a function is shown t
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -52,18 +51,10 @@ def right(global_batch: int, steps: int, penalty: float = 0.0, by_fit: bool = Fa
         record_step(loss, batch=batch, model=model)
 
 
-def _hint_for(
-    answer: Callable[..., Any],
-    named: Any,
-    draw: random.Random,
-    exercise: str,
-    mistake: str,
-    penalty: float = 0.0,
-    by_fit: bool = False,
-) -> str:
+def _hint_for(answer: Any, named: Any, draw: random.Random, exercise: str, mistake: str, **its_own: Any) -> str:
     """Judges the name that the learner gives to the mistake, then the corrected function.
 
-    mistake: its key in `dtk.proof.mistakes`. penalty, by_fit: of `right`.
+    mistake: its key in `dtk.proof.mistakes`. its_own: what `right` is called with for this exercise.
     """
     if named is None or named is ...:
         raise not_solved(exercise, N_("name the mistake in the cell above first"))
@@ -74,7 +65,7 @@ def _hint_for(
     if named != mistake:
         what = _("{exercise}: {named!r} is not what is wrong here", exercise=exercise, named=named)
         raise CheckFailed(what, remedy=_("hint: it would be seen by this: {symptom}", symptom=symptom))
-    hint = _what_is_wrong(answer, draw, penalty, by_fit)
+    hint = _what_is_wrong(answer, draw, its_own)
     if hint:
         what = _("{exercise}: {named!r} is named rightly, and not corrected yet", exercise=exercise, named=named)
         raise CheckFailed(what, remedy=_("hint: {hint}", hint=hint))
@@ -82,7 +73,7 @@ def _hint_for(
     return ""
 
 
-def _what_is_wrong(answer: Callable[..., Any], draw: random.Random, penalty: float, by_fit: bool) -> str:
+def _what_is_wrong(answer: Any, draw: random.Random, its_own: dict[str, Any]) -> str:
     """The hint for a function, "" where it is right. The seed and the arguments are not the lab's."""
     kwargs = {"global_batch": draw.choice((52, 56, 60, 68)), "steps": draw.randint(6, 8)}
     seed = draw.randint(3, 99)
@@ -93,7 +84,7 @@ def _what_is_wrong(answer: Callable[..., Any], draw: random.Random, penalty: flo
         return failure(error)
     if trains_otherwise(together, alone):
         return _("dtk.diagnose says of your function: {diagnosis}", diagnosis=diagnose(together, alone))
-    reference = baseline(right, kwargs={**kwargs, "penalty": penalty, "by_fit": by_fit}, seed=seed)
+    reference = baseline(right, kwargs={**kwargs, **its_own}, seed=seed)
     mine, its = (each.records.loss.to_numpy() for each in (alone, reference))
     if len(mine) != len(its) or abs(mine / its - 1).max() > _CLOSE:
         return _("workers and one device agree, but it trains something else now: change the mistake alone")

@@ -47,13 +47,7 @@ def _two_steps(answer: Callable[..., Any], team: Team) -> Any:
 
 
 def _step(
-    ring: Any,
-    weights: np.ndarray,
-    gradient: np.ndarray,
-    update: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    *,
-    reduce: bool = True,
-    gather: str = "values",
+    ring: Any, weights: np.ndarray, gradient: np.ndarray, update: _OwnPart, *, reduce: bool = True, keep: str = "values"
 ) -> np.ndarray:
     """A sharded step; its arguments are the ways in which it goes wrong."""
     sums = ring.split(gradient)
@@ -61,18 +55,17 @@ def _step(
         reduce_scatter(ring, sums)
     own, parts = (ring.worker + 1) % ring.workers, ring.split(weights)
     parts[own] = update(parts[own], sums[own])
-    if gather:
-        all_gather(ring, parts, keep=gather)
+    if keep:
+        all_gather(ring, parts, keep=keep)
     return np.asarray(ring.join(parts))
 
 
 _UPDATE = Exercise(
     "lab3.update",
-    given="ring, weights, gradient, update",
     right=_step,
     wrong={
-        partial(_step, gather=""): "each worker has its own new part only: the last half of the ring is missing",
-        partial(_step, gather="sum"): Hints.COPIED,
+        partial(_step, keep=""): "each worker has its own new part only: the last half of the ring is missing",
+        partial(_step, keep="sum"): Hints.COPIED,
         partial(_step, reduce=False): (
             "your part is updated with this worker's own gradient: the other workers' examples never reach it"
         ),
@@ -84,8 +77,7 @@ _UPDATE = Exercise(
 
 _OWNER = Exercise(
     "lab3.owner",
-    given="worker, workers",
-    right="(worker + 1) % workers",
+    right=lambda worker, workers: (worker + 1) % workers,
     wrong={
         "worker": "that chunk left in the first step: others have added to it since",
         "worker + 1": Hints.GO_ROUND,
@@ -110,7 +102,6 @@ def _norm(ring: Any, part: np.ndarray, *, square: bool = True, root: bool = True
 
 _NORM = Exercise(
     "lab3.norm",
-    given="ring, part",
     right=_norm,
     wrong={
         "float(np.linalg.norm(part))": "this is the norm of your own part: each worker would clip by another number",
@@ -124,8 +115,7 @@ _NORM = Exercise(
 
 _MEMORY = Exercise(
     "lab3.size",
-    given="parameters, workers",
-    right="8 * parameters + 8 * parameters / workers",
+    right=lambda parameters, workers: 8 * parameters + 8 * parameters / workers,
     wrong={
         "16 * parameters / workers": Hints.STATE_ALONE,
         "4 * parameters + 8 * parameters / workers": "",

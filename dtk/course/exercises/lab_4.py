@@ -14,8 +14,7 @@ from dtk.language import N_
 
 _PARTNER = Exercise(
     "lab4.partner",
-    given="worker, step",
-    right="worker ^ 2 ** step",
+    right=lambda worker, step: worker ^ 2**step,
     wrong={
         "worker + 2 ** step": (
             "if worker 0's partner is worker 1, then worker 1's partner is worker 0: some have to look back"
@@ -45,7 +44,6 @@ def _doubling(
 _ADDED = N_("what comes takes the place of the sum so far: add it")
 _DOUBLING = Exercise(
     "lab4.doubling",
-    given="ring, numbers",
     right=_doubling,
     wrong={
         partial(_doubling, own=True): (
@@ -79,7 +77,6 @@ def _halving(
 
 _HALVING = Exercise(
     "lab4.halving",
-    given="ring, numbers, distance",
     right=_halving,
     wrong={
         partial(_halving, deeper=False): (
@@ -108,8 +105,7 @@ def _bytes(workers: int) -> float:
 _BOTH = N_("both have messages, and both send bytes: what counts is how many more one of them has")
 _CROSSOVER = Exercise(
     "lab4.crossover",
-    given="workers, latency, bandwidth",
-    right="latency * bandwidth * _messages(workers) / _bytes(workers)",
+    right=lambda workers, latency, bandwidth: latency * bandwidth * _messages(workers) / _bytes(workers),
     wrong={
         "latency * bandwidth": (
             "at this size one message takes twice its latency; how many messages does each of the two have?"

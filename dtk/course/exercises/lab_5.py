@@ -15,8 +15,7 @@ from dtk.language import N_, _
 
 _WARM_UP = Exercise(
     "lab5.warm_up",
-    given="step, rate, warm_up",
-    right="rate * min(1.0, (step + 1) / max(1, warm_up))",
+    right=lambda step, rate, warm_up: rate * min(1.0, (step + 1) / max(1, warm_up)),
     wrong={
         "rate * min(1.0, step / max(1, warm_up))": Hints.RATE_0,
         "rate * (step + 1) / max(1, warm_up)": Hints.RATE_RISES,
@@ -28,8 +27,9 @@ _WARM_UP = Exercise(
 
 _REACHED = Exercise(
     "lab5.reached",
-    given="seconds, accuracies, target",
-    right="next((at for at, value in zip(seconds, accuracies) if value >= target), math.inf)",
+    right=lambda seconds, accuracies, target: next(
+        (at for at, value in zip(seconds, accuracies, strict=True) if value >= target), math.inf
+    ),
     wrong={
         "seconds[-1]": "this is when training ended, not when the target came",
         "next((at for at, value in zip(seconds, accuracies) if value > target), math.inf)": (
@@ -62,7 +62,6 @@ def _seconds(
 
 _EXPECTED = Exercise(
     "lab5.expected",
-    given="examples, batch, workers, each, reduce",
     right=_seconds,
     wrong={
         partial(_seconds, alone=True): "one worker has no other to all-reduce with",
@@ -123,8 +122,14 @@ def _hint_for(
     if mine["seconds"] == math.inf:
         return _why_never(choice, mine)
     first = _raced(train, start, settings)
-    times = first["seconds"] / mine["seconds"]
-    return "" if times >= LEAST else _why_slow(times, mine["reached"] / first["reached"])
+    times, steps = first["seconds"] / mine["seconds"], mine["reached"] / first["reached"]
+    if times >= LEAST:
+        return ""
+    words = N_(
+        "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; it needs {steps:.2g} times "
+        "as many steps, and a step takes {each:.2g} times as long: which of the two can become less?"
+    )
+    return _(words, times=times, least=LEAST, steps=steps, each=1 / steps / times)
 
 
 def _why_never(choice: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
@@ -139,15 +144,4 @@ def _why_never(choice: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
     return _(words, steps=mine["steps"])
 
 
-def _why_slow(times: float, steps: float) -> str:
-    """times: as fast as the lab's first choice. steps: how many times as many it took."""
-    words = N_(
-        "{times:.2g} times as fast as the lab's first choice, and {least:g} are asked for; it needs {steps:.2g} times "
-        "as many steps, and a step takes {each:.2g} times as long: which of the two can become less?"
-    )
-    return _(words, times=times, least=LEAST, steps=steps, each=1 / steps / times)
-
-
-_CHOICE = Trial("lab5.choice", _hint_for, of_function=False)
-
-EXERCISES = [_REACHED, _WARM_UP, _EXPECTED, _CHOICE]
+EXERCISES = [_REACHED, _WARM_UP, _EXPECTED, Trial("lab5.choice", _hint_for, of_function=False)]

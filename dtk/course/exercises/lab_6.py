@@ -46,7 +46,6 @@ def _ended(ready: Sequence[float], seconds: Sequence[float]) -> float:
 EXERCISES = [
     Exercise(
         "lab6.exchange",
-        given="ring, gradients",
         right=_exchange,
         wrong={
             partial(_exchange, parts=2): "each loss is divided by the global batch already: the sum is the mean",
@@ -59,7 +58,6 @@ EXERCISES = [
     ),
     Exercise(
         "lab6.buckets",
-        given="sizes, most",
         right=_buckets,
         wrong={
             partial(_buckets, forward=True): "the backward pass ends with the first layer: its gradients come last",
@@ -72,7 +70,6 @@ EXERCISES = [
     ),
     Exercise(
         "lab6.ended",
-        given="ready, seconds",
         right=_ended,
         wrong={
             "max(ready) + sum(seconds)": "that is without overlap: a bucket does not wait for the last gradient",
@@ -87,8 +84,7 @@ EXERCISES = [
     ),
     Exercise(
         "lab6.accumulate",
-        given="means, sizes",
-        right="sum(mean * size for mean, size in zip(means, sizes)) / sum(sizes)",
+        right=lambda means, sizes: np.dot(means, sizes) / sum(sizes),
         wrong={
             "sum(means)": "a sum of means grows with the number of micro-batches",
             "sum(means) / len(means)": "that is right for micro-batches of one size only",

@@ -6,6 +6,8 @@ import itertools
 import random
 from typing import Any
 
+import numpy as np
+
 from dtk.course.exercise import Exercise, Hints, digits
 
 
@@ -33,21 +35,18 @@ def _difference(run: Any, baseline: Any) -> Any:
 
 SHARE = Exercise(
     "00.share",
-    given="losses, global_batch",
-    right="sum(losses) / global_batch",
+    right=lambda losses, global_batch: sum(losses) / global_batch,
     wrong={
         "sum(losses) / len(losses)": Hints.OWN_MEAN,
         "sum(losses)": Hints.GROWS,
         "sum(losses) / 2": "a divisor that is typed in holds for one size of batch only",
     },
-    # (losses of one replica, global batch): the plainest first; the replicas' parts are not all of one size
     plain=[([2.0, 3.0], 4), ([1.0, 2.0, 3.0], 6)],
     drawn=lambda draw: [(digits(draw, mine), whole) for mine, whole in ((4, 8), (2, 6), (1, 5), (3, 12))],
 )
 WHOLE = Exercise(
     "00.whole",
-    given="means, examples",
-    right="np.dot(means, examples) / sum(examples)",
+    right=lambda means, examples: np.dot(means, examples) / sum(examples),
     wrong={
         "sum(means) / len(means)": (
             "a mean of means counts a replica with 1 example as much as one with 3; give each its weight"
@@ -55,14 +54,12 @@ WHOLE = Exercise(
         "sum(means)": Hints.SUM_OF_MEANS,
         "np.dot(means, examples)": Hints.GROWS,
     },
-    # (each replica's mean loss, its number of examples): parts of different sizes, too
     plain=[([2.5, 4.5], [2, 2]), ([2.0, 5.0], [3, 1])],
     drawn=lambda draw: [(digits(draw, len(each)), each) for each in ([4, 2], [5, 3, 4], [1, 6, 2, 2])],
 )
 EXAMPLES = Exercise(
     "00.examples",
-    given="records",
-    right="int(records[records.replica == 1].examples.sum())",
+    right=lambda records: int(records[records.replica == 1].examples.sum()),
     wrong={
         "int((records.replica == 1).sum())": "",
         "int(records.examples.sum())": "these are the examples of all replicas together",
@@ -77,8 +74,7 @@ EXAMPLES = Exercise(
 )
 APART = Exercise(
     "00.apart",
-    given="run, baseline",
-    right="float(_difference(run, baseline).abs().max())",
+    right=lambda run, baseline: float(_difference(run, baseline).abs().max()),
     wrong={
         "float((_by_step(run) - _by_step(baseline)).abs().max())": (
             "this is the absolute difference; divide each step's by one device's loss at that step"

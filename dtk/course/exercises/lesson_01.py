@@ -31,7 +31,6 @@ def _gathered(gather: Callable[..., Any], team: Team) -> Outcome | None:
 
 ALL_GATHER = Exercise(
     "01.all_gather",
-    given="ring, chunks",
     right=all_gather,
     wrong={
         partial(all_gather, keep="sum"): Hints.COPIED,
@@ -50,8 +49,7 @@ ALL_GATHER = Exercise(
 )
 CHUNK = Exercise(
     "01.chunk",
-    given="worker, step, workers",
-    right="(worker - step) % workers",
+    right=lambda worker, step, workers: (worker - step) % workers,
     wrong={
         "worker - step": Hints.GO_ROUND,
         "(worker + step) % workers": (
@@ -70,8 +68,7 @@ CHUNK = Exercise(
 )
 MESSAGES = Exercise(
     "01.messages",
-    given="workers",
-    right="2 * workers * (workers - 1)",
+    right=lambda workers: 2 * workers * (workers - 1),
     wrong={
         "2 * (workers - 1)": "these are the messages of one worker",
         "workers * (workers - 1)": Hints.HALF_RING,
@@ -82,8 +79,7 @@ MESSAGES = Exercise(
 )
 BYTES = Exercise(
     "01.bytes",
-    given="workers, gradient_bytes",
-    right="2 * (workers - 1) * gradient_bytes // workers",
+    right=lambda workers, gradient_bytes: 2 * (workers - 1) * gradient_bytes // workers,
     wrong={
         "(workers - 1) * gradient_bytes": (
             "that is what it costs to send the whole gradient to each of the others; in a ring a message is a chunk"

@@ -18,8 +18,7 @@ def _per_example(losses: np.ndarray) -> np.ndarray:
 
 SHARES = Exercise(
     "02.shares",
-    given="losses",
-    right="[sum(mine) / len(flat(losses)) for mine in losses]",
+    right=lambda losses: [sum(mine) / sum(map(len, losses)) for mine in losses],
     wrong={
         "[sum(mine) / len(mine) for mine in losses]": Hints.OWN_MEAN,
         "[sum(mine) / len(losses) for mine in losses]": "the number of replicas counts no examples",
@@ -27,7 +26,6 @@ SHARES = Exercise(
             "right where all replicas have equal numbers of examples; in the second case they do not"
         ),
     },
-    # each replica's losses: equal parts first, then parts of different sizes
     plain=[([[2.0, 3.0], [4.0, 5.0]],), ([[1.0], [2.0, 6.0]],)],
     drawn=lambda draw: [
         ([digits(draw, size) for size in sizes],) for sizes in ((2, 2, 2), (3, 1), (4, 2, 1), (1, 1, 1, 2))
@@ -35,8 +33,7 @@ SHARES = Exercise(
 )
 ANY_SHAPE = Exercise(
     "02.any_shape",
-    given="losses, global_batch",
-    right="_per_example(losses).sum() / global_batch",
+    right=lambda losses, global_batch: _per_example(losses).sum() / global_batch,
     wrong={
         "losses.sum() / global_batch": "an example with several numbers counts several times; one number each first",
         "losses.mean(axis=-1).sum() / global_batch": (
@@ -44,7 +41,6 @@ ANY_SHAPE = Exercise(
         ),
         "_per_example(losses).sum()": Hints.GROWS,
     },
-    # (losses, global batch) of one replica: a number per example first, then more of them
     plain=[(np.array([2.0, 3.0]), 4), (np.array([[1.0, 2.0], [3.0, 4.0]]), 4)],
     drawn=lambda draw: [
         (np.array(digits(draw, math.prod(shape))).reshape(shape), whole)
@@ -53,8 +49,7 @@ ANY_SHAPE = Exercise(
 )
 WEIGHTED = Exercise(
     "02.weighted",
-    given="losses, weights, global_batch",
-    right="float(np.dot(losses, weights)) / global_batch",
+    right=lambda losses, weights, global_batch: float(np.dot(losses, weights)) / global_batch,
     wrong={
         "float(np.dot(losses, weights)) / sum(weights)": (
             "the weights of this replica alone are no common divisor: each replica would divide by another number"
@@ -62,7 +57,6 @@ WEIGHTED = Exercise(
         "sum(losses) / global_batch": "the weights are left out",
         "float(np.dot(losses, weights)) / len(losses)": Hints.OWN_MEAN,
     },
-    # (losses, weights, global batch) of one replica
     plain=[([2.0, 3.0], [1.0, 1.0], 4), ([2.0, 3.0], [1.0, 0.0], 4)],
     drawn=lambda draw: [
         (digits(draw, n), [float(draw.randint(0, 3)) + 0.5 for _ in range(n)], whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from statistics import fmean
 
 from dtk.course.exercise import Exercise, Hints, digits
 
@@ -26,8 +27,7 @@ def _number(name: str) -> int:
 EXERCISES = [
     Exercise(
         "03.warm_up",
-        given="epoch, warm, rate",
-        right="rate * min(1, (epoch + 1) / warm)",
+        right=lambda epoch, warm, rate: rate * min(1, (epoch + 1) / warm),
         wrong={
             "rate * min(1, epoch / warm)": Hints.RATE_0,
             "rate * (epoch + 1) / warm": Hints.RATE_RISES,
@@ -41,8 +41,7 @@ EXERCISES = [
     ),
     Exercise(
         "03.latest",
-        given="names",
-        right="max(names, key=_number)",
+        right=lambda names: max(names, key=_number),
         wrong={
             "sorted(names)[-1]": "",
             "names[-1]": Hints.NO_ORDER,
@@ -53,10 +52,9 @@ EXERCISES = [
     ),
     Exercise(
         "03.saved_mean",
-        given="parts",
-        right="mean(parts[0])",
+        right=lambda parts: fmean(parts[0]),
         wrong={
-            "mean(flat(parts))": "that is the mean of the whole batch, which one device has, and synchronized=True",
+            "mean(sum(parts, []))": "that is the mean of the whole batch, which one device has, and synchronized=True",
             "mean([mean(part) for part in parts])": "nothing combines the replicas' means in Keras 3; tf_keras does",
             "mean(parts[-1])": "",
         },
@@ -67,8 +65,7 @@ EXERCISES = [
     ),
     Exercise(
         "03.bytes",
-        given="weights, replicas",
-        right="4 * 3 * weights * replicas",
+        right=lambda weights, replicas: 4 * 3 * weights * replicas,
         wrong={
             "4 * weights * replicas": "Adam keeps two more numbers for each weight: its moments",
             "4 * 3 * weights": "that is one replica; each of them has a copy of everything",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable
+from statistics import fmean
 from typing import Any
 
 from dtk.course.exercise import Exercise, Hints, Trial, digits, not_solved, same, tf_config
@@ -59,8 +60,7 @@ def _without_chief(answer: Callable[..., Any], workers: list[str], index: int) -
 
 CONFIG = Exercise(
     "04.config",
-    given="workers, index",
-    right="tf_config(workers, index)",
+    right=lambda workers, index: tf_config(workers, index),
     wrong={
         "tf_config(workers, index + 1)": Hints.FROM_0,
         "tf_config([workers[index]], index)": Hints.ALL_ADDRESSES,
@@ -80,8 +80,7 @@ EXERCISES = [
     CONFIG,
     Exercise(
         "04.batch",
-        given="each, workers, replicas",
-        right="each * workers * replicas",
+        right=lambda each, workers, replicas: each * workers * replicas,
         wrong={
             "each": "the strategy divides what you pass: each replica gets a part of it",
             "each * workers": "a worker with several replicas divides its part once more",
@@ -94,12 +93,11 @@ EXERCISES = [
     ),
     Exercise(
         "04.uneven",
-        given="parts",
-        right="mean([mean(part) for part in parts])",
+        right=lambda parts: fmean([fmean(part) for part in parts]),
         wrong={
-            "mean(flat(parts))": "that is one device's mean, in which each example counts the same",
+            "mean(sum(parts, []))": "that is one device's mean, in which each example counts the same",
             "sum(mean(part) for part in parts)": Hints.SUM_OF_MEANS,
-            "sum(flat(parts)) / len(parts)": "",
+            "sum(map(sum, parts)) / len(parts)": "",
         },
         # the losses of each replica's examples: the first batch is dealt out evenly, the others are not
         plain=[([[2.0, 4.0], [1.0, 1.0]],), ([[2.0, 4.0, 3.0], [1.0, 1.0]],)],

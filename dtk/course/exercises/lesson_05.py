@@ -38,8 +38,7 @@ def _penalty_hint(share: Any, train: Any, whole_penalty: Any, draw: random.Rando
 EXERCISES = [
     Exercise(
         "05.short",
-        given="shares, examples, full",
-        right="sum(shares) * full / examples",
+        right=lambda shares, examples, full: sum(shares) * full / examples,
         wrong={
             "sum(shares)": "",
             "shares[0] * full / examples": "this is one replica's part; the loss of the step is the sum of all shares",
@@ -51,13 +50,12 @@ EXERCISES = [
     ),
     Exercise(
         "05.epoch",
-        given="shares",
-        right="sum(flat(shares)) / len(shares)",
+        right=lambda shares: sum(map(sum, shares)) / len(shares),
         wrong={
-            "mean(flat(shares))": (
+            "mean(sum(shares, []))": (
                 "that is what a `Mean` metric over the shares reports: it divides by the number of replicas as well"
             ),
-            "sum(flat(shares))": "that is the sum over the epoch's steps, not their mean",
+            "sum(map(sum, shares))": "that is the sum over the epoch's steps, not their mean",
             "sum(shares[-1])": Hints.LAST_STEP,
         },
         # shares by step and replica, for one to four replicas
@@ -69,8 +67,7 @@ EXERCISES = [
     ),
     Exercise(
         "05.accuracy",
-        given="guesses, labels, global_batch",
-        right="float(np.sum(guesses == labels)) / global_batch",
+        right=lambda guesses, labels, global_batch: float(np.sum(guesses == labels)) / global_batch,
         wrong={
             "float(np.mean(guesses == labels))": Hints.OWN_MEAN,
             "float(np.sum(guesses == labels))": (
@@ -83,8 +80,7 @@ EXERCISES = [
     Trial("05.penalty", _penalty_hint, stub=N_("write the function first")),
     Exercise(
         "05.numbers",
-        given="run",
-        right="sum(weight.size for weight in run.weights)",
+        right=lambda run: sum(weight.size for weight in run.weights),
         wrong={
             "len(run.weights)": "",
             "4 * sum(weight.size for weight in run.weights)": "that counts bytes; count numbers",
@@ -94,8 +90,7 @@ EXERCISES = [
     ),
     Exercise(
         "05.counter",
-        given="step, steps_an_epoch",
-        right="(step - 1) // steps_an_epoch + 1",
+        right=lambda step, steps_an_epoch: (step - 1) // steps_an_epoch + 1,
         wrong={
             "step // steps_an_epoch": "try the first step: it belongs to epoch 1, not 0",
             "step // steps_an_epoch + 1": "try an epoch's last step: it still belongs to its epoch",

@@ -62,7 +62,6 @@ def _environment(base: Mapping[str, str], config: Any, leave_out: Sequence[str] 
 _JSON = N_("a variable of the environment is a text; TensorFlow reads JSON, in which strings have double quotes")
 _ENVIRONMENT = Exercise(
     "06.environment",
-    given="base, config",
     right=_environment,
     wrong={
         "{'TF_CONFIG': json.dumps(config)}": "the process needs the rest of the environment as well, PATH for one",
@@ -89,8 +88,7 @@ def _as_text(answer: Callable[..., Any], folder: str, index: int) -> Any:
 _SHARED = N_("two workers that write to one file destroy each other's")
 _PLACE = Exercise(
     "06.place",
-    given="folder, index",
-    right="folder if index == 0 else f'{folder}/worker-{index}'",
+    right=lambda folder, index: folder if index == 0 else f"{folder}/worker-{index}",
     wrong={
         "folder": _SHARED,
         "f'{folder}/worker-{index}'": "",

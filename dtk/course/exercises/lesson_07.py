@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Hints, Trial
+from dtk.course.exercise import Exercise, Hints, Trial, tf_config
 from dtk.course.trials import tried
 from dtk.language import N_, _
 
@@ -30,11 +30,6 @@ def _followed(waits: dict[int, int | None]) -> int:
     while (there := waits[worker]) is not None:
         worker = there
     return worker
-
-
-def _awaited(waits: dict[int, int | None]) -> int:
-    """The first worker that waits for none and that another one waits for."""
-    return next(worker for worker, there in waits.items() if there is None and worker in waits.values())
 
 
 def _hosts(draw: random.Random) -> list[tuple[list[str], int]]:
@@ -98,8 +93,7 @@ _SHARES = N_("the share of a worker is given; what do the shares add up to?")
 EXERCISES = [
     Exercise(
         "07.place",
-        given="updates, steps",
-        right="(updates // steps + 1, updates % steps)",
+        right=lambda updates, steps: (updates // steps + 1, updates % steps),
         wrong={
             "(updates // steps, updates % steps)": "",
             "(updates // steps + 1, 0)": "this begins the epoch anew, and trains its first batches twice",
@@ -113,14 +107,13 @@ EXERCISES = [
     Trial("07.rest", _hint_for_rest),
     Exercise(
         "07.culprit",
-        given="waits",
         right=_followed,
         wrong={
             "waits[0]": "",
             "min(worker for worker, there in waits.items() if there is None)": (
                 "this worker waits for no other, but does any other wait for it?"
             ),
-            _awaited: "",
+            "next(worker for worker, there in waits.items() if there is None and worker in waits.values())": "",
             "0": "",
         },
         drawn=_waits,
@@ -128,8 +121,7 @@ EXERCISES = [
     ),
     Exercise(
         "07.computed",
-        given="steps, every, dies",
-        right="dies - 1 + steps - (dies - 1) // every * every",
+        right=lambda steps, every, dies: dies - 1 + steps - (dies - 1) // every * every,
         wrong={
             "steps": Hints.LOST_STEPS,
             "dies - 1 + steps": Hints.FROM_STEP_1,
@@ -144,8 +136,7 @@ EXERCISES = [
     ),
     Exercise(
         "07.config",
-        given="hosts, number",
-        right="tf_config(hosts[:-1], *_role(hosts, number))",
+        right=lambda hosts, number: tf_config(hosts[:-1], *_role(hosts, number)),
         wrong={
             "tf_config(hosts, *_role(hosts, number))": (
                 "the evaluator is outside the cluster: no worker may wait for it as for one of their own"
@@ -158,8 +149,7 @@ EXERCISES = [
     ),
     Exercise(
         "07.global_batch",
-        given="machines, each",
-        right="(machines - 1) * each",
+        right=lambda machines, each: (machines - 1) * each,
         wrong={"machines * each": "", "each": _SHARES, "each / (machines - 1)": _SHARES},
         plain=[(8, 32), (2, 64)],
         drawn=lambda draw: [(draw.randint(3, 40), 2**power) for power in (4, 5, 6, 7)],

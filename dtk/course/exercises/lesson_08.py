@@ -12,8 +12,7 @@ from dtk.language import N_, _
 
 _EFFICIENCY = Exercise(
     "08.efficiency",
-    given="one, many, workers",
-    right="many / (workers * one)",
+    right=lambda one, many, workers: many / (workers * one),
     wrong={
         "many / one": "that is the speed-up; how much of it does each worker bring?",
         "workers * one / many": Hints.UPSIDE_DOWN,
@@ -51,8 +50,7 @@ def _parts(python: float, compute: float, waiting: float, data: float = 2.0) -> 
 _OTHER_REASON = N_("a worker may be late for another reason than this one")
 _CULPRIT = Exercise(
     "08.culprit",
-    given="parts",
-    right="min(parts, key=lambda worker: parts[worker]['waiting'])",
+    right=lambda parts: min(parts, key=lambda worker: parts[worker]["waiting"]),
     wrong={
         "max(parts, key=lambda worker: parts[worker]['waiting'])": (
             "this worker waits the longest, so it is not the one waited for"
@@ -69,8 +67,7 @@ _CULPRIT = Exercise(
 
 _COMMUNICATION = Exercise(
     "08.share",
-    given="example, examples, reduce",
-    right="reduce / (example * examples + reduce)",
+    right=lambda example, examples, reduce: reduce / (example * examples + reduce),
     wrong={
         "reduce / (example * examples)": "that compares sending with computing; the share is of the whole step",
         "reduce / (example + reduce)": "",
@@ -111,13 +108,9 @@ def _watched(pipeline: Callable[..., Any], images: int) -> tuple[list[Any], int]
 
 
 def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
+    """What is wrong with what a pipeline made; "" for nothing."""
     many = draw.choice((5, 6, 7))
     batches, decoded = tried("08.pipeline", _watched, pipeline, many)
-    return _said_of(batches, decoded, many)
-
-
-def _said_of(batches: list[list[Any]], decoded: int, many: int) -> str:
-    """What is wrong with what a pipeline made; "" for nothing."""
     if not all(len(batch) == 2 and isinstance(batch[1], list) for batch in batches):
         return _("these are no batches of images and labels: is `batch` missing?")
     labels = [label for batch in batches for label in batch[1]]

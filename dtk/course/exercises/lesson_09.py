@@ -26,8 +26,7 @@ def _enough(serial: int, divided: int, times: float) -> int:
 EXERCISES = [
     Exercise(
         "09.amdahl",
-        given="serial, workers",
-        right="1 / (serial + (1 - serial) / workers)",
+        right=lambda serial, workers: 1 / (serial + (1 - serial) / workers),
         wrong={
             "serial + (1 - serial) / workers": (
                 "that is how long a step takes, compared with one worker's; how many times as fast is it?"
@@ -44,8 +43,7 @@ EXERCISES = [
     ),
     Exercise(
         "09.bandwidth",
-        given="small, short, large, long",
-        right="(large - small) / (long - short)",
+        right=lambda small, short, large, long: (large - small) / (long - short),
         wrong={
             "large / long": "",
             "(long - short) / (large - small)": Hints.UPSIDE_DOWN,
@@ -56,8 +54,9 @@ EXERCISES = [
     ),
     Exercise(
         "09.step",
-        given="workers, compute, size, latency, bandwidth",
-        right="compute / workers + 2 * (workers - 1) * latency + 2 * size * (workers - 1) / workers / bandwidth",
+        right=lambda workers, compute, size, latency, bandwidth: (
+            compute / workers + 2 * (workers - 1) * latency + 2 * size * (workers - 1) / workers / bandwidth
+        ),
         wrong={
             "compute / workers": Hints.REDUCES,
             "compute / workers + 2 * (workers - 1) * latency + size / bandwidth": Hints.RING_BYTES,
@@ -72,7 +71,6 @@ EXERCISES = [
     ),
     Exercise(
         "09.workers",
-        given="serial, divided, times",
         right=_enough,
         wrong={
             "math.ceil(times)": "so many would do if nothing were serial",

@@ -1,14 +1,11 @@
 """Exercises of lesson 10: updates, the linear rule, a warm-up, time to accuracy."""
 
-from __future__ import annotations
-
 from dtk.course.exercise import Exercise, Hints
 
 EXERCISES = [
     Exercise(
         "10.sooner",
-        given="one, many",
-        right="one[0] / one[1] / (many[0] / many[1])",
+        right=lambda one, many: one[0] / one[1] / (many[0] / many[1]),
         wrong={
             "many[1] / one[1]": "more examples a second, but of how many epochs?",
             "one[0] / many[0]": "fewer epochs, but how long does one take?",
@@ -27,22 +24,19 @@ EXERCISES = [
     ),
     Exercise(
         "10.updates",
-        given="examples, batch, epochs",
-        right="epochs * (examples // batch)",
+        right=lambda examples, batch, epochs: epochs * (examples // batch),
         wrong={
             "examples // batch": "that is one epoch's",
             "epochs * math.ceil(examples / batch)": Hints.DROPPED,
             "epochs * examples // batch": "the rest of an epoch is not kept for the next one: each epoch drops its own",
         },
-        # (examples, global batch, epochs); the batch seldom divides the examples
         plain=[(1000, 100, 3), (1000, 300, 3), (999, 100, 2)],
         drawn=lambda draw: [(draw.randint(1000, 5000), batch, draw.randint(2, 9)) for batch in (32, 128, 256, 700)],
         hint="how many full batches does one epoch have?",
     ),
     Exercise(
         "10.rate",
-        given="rate, batch, each, workers",
-        right="rate * each * workers / batch",
+        right=lambda rate, batch, each, workers: rate * each * workers / batch,
         wrong={
             "rate * workers": (
                 "the rule counts examples, not workers: the rate may have been found for another batch than a worker's"
@@ -60,8 +54,7 @@ EXERCISES = [
     ),
     Exercise(
         "10.warm_up",
-        given="step, steps, first, last",
-        right="first + (last - first) * min(step / steps, 1)",
+        right=lambda step, steps, first, last: first + (last - first) * min(step / steps, 1),
         wrong={
             "first + (last - first) * step / steps": Hints.RATE_RISES,
             "last * min(step / steps, 1)": Hints.RATE_0,

@@ -1,14 +1,11 @@
 """Exercises of lesson 11: bytes of a step's states, whole and in shards, what fits, and a pipeline's idle part."""
 
-from __future__ import annotations
-
 from dtk.course.exercise import Exercise, Hints
 
 EXERCISES = [
     Exercise(
         "11.states",
-        given="weights, moments",
-        right="weights * (2 + 2 + 4 + 4 * moments)",
+        right=lambda weights, moments: weights * (2 + 2 + 4 + 4 * moments),
         wrong={
             "2 * weights": "",
             "weights * (2 + 4 + 4 * moments)": "",
@@ -21,8 +18,7 @@ EXERCISES = [
     ),
     Exercise(
         "11.zero",
-        given="weights, workers",
-        right="4 * weights + 12 * weights / workers",
+        right=lambda weights, workers: 4 * weights + 12 * weights / workers,
         wrong={
             "16 * weights / workers": Hints.STATE_ALONE,
             "16 * weights": "this is plain data parallelism: nothing is divided",
@@ -34,8 +30,7 @@ EXERCISES = [
     ),
     Exercise(
         "11.fits",
-        given="memory, weights, per_example",
-        right="max(0, (memory - 16 * weights) // per_example)",
+        right=lambda memory, weights, per_example: max(0, (memory - 16 * weights) // per_example),
         wrong={
             "memory // per_example": "",
             "(memory - 16 * weights) // per_example": (
@@ -52,14 +47,12 @@ EXERCISES = [
     ),
     Exercise(
         "11.bubble",
-        given="stages, batches",
-        right="(stages - 1) / (batches + stages - 1)",
+        right=lambda stages, batches: (stages - 1) / (batches + stages - 1),
         wrong={
             "(stages - 1) / batches": "this compares idle slots with busy ones; asked for is their part of all slots",
             "batches / (batches + stages - 1)": "this is the part in which a stage works",
             "(stages - 1) / stages": "that holds for a single batch; more of them fill the gaps",
         },
-        # (stages, micro-batches)
         plain=[(4, 4), (4, 1), (1, 5)],
         drawn=lambda draw: [(draw.randint(2, 16), draw.randint(2, 64)) for _ in range(4)],
     ),

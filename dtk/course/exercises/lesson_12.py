@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from dtk.course.exercise import Exercise, Hints
+from dtk.course.exercise import Exercise, Hints, tf_config
 
 
 def _texts(draw: random.Random) -> list[tuple[str]]:
@@ -37,7 +37,6 @@ def _expanded(text: str, width: Callable[[str], int] = len, after: int = 1, grou
 
 _HOSTS = Exercise(
     "12.hosts",
-    given="text",
     right=_expanded,
     wrong={
         partial(_expanded, width=lambda first: 1): "no node has that name: the zeros in front belong to it",
@@ -74,14 +73,12 @@ _NODES = ["gpu03", "gpu04", "gpu05", "gpu9"]
 _PODS = ["train-0.train", "train-1.train", "train-2.train"]
 _CONFIG = Exercise(
     "12.config",
-    given="env, hosts",
-    right="tf_config(_addresses(hosts), _index(env))",
+    right=lambda env, hosts: tf_config(_addresses(hosts), _index(env)),
     wrong={
         "tf_config(_addresses(hosts), str(_index(env)))": "in the environment all is text; the index is a number",
         "tf_config(_addresses(hosts), int(env.get('SLURM_PROCID', 0)))": "Kubernetes sets none of Slurm's variables",
         "tf_config(_addresses([hosts[_index(env)]]), _index(env))": Hints.ALL_ADDRESSES,
     },
-    # (environment of a worker, the nodes)
     plain=[
         (_of_slurm(2, _NODES), _NODES),
         ({"JOB_COMPLETION_INDEX": "1"}, _PODS),
@@ -98,7 +95,6 @@ def _seconds(workers: int, size: float, latency: float, gigabits: float) -> floa
 
 _ALL_REDUCE = Exercise(
     "12.all_reduce",
-    given="workers, size, latency, gigabits",
     right=_seconds,
     wrong={
         "_seconds(workers, size / 8, latency, gigabits)": "networks are sold in bits a second, and a byte has 8",
@@ -121,8 +117,7 @@ def _parts(count: int) -> list[str]:
 
 _MINE = Exercise(
     "12.mine",
-    given="files, worker, workers",
-    right="files[worker::workers]",
+    right=lambda files, worker, workers: files[worker::workers],
     wrong={
         "files[worker * -(-len(files) // workers):(worker + 1) * -(-len(files) // workers)]": (
             "these are neighbours, a block for each worker; files are dealt out in turn"
@@ -135,22 +130,18 @@ _MINE = Exercise(
 )
 
 
-def _cost(nodes: int, price: float, seconds: float, computed: int) -> float:
-    return nodes * price * seconds * computed / 3600
-
-
-def _computed(steps: int, every: int, dies: int) -> int:
+def _total(steps: int, every: int, dies: int) -> int:
+    """The steps that are computed in both starts."""
     return dies - 1 + steps - (dies - 1) // every * every
 
 
 _COST = Exercise(
     "12.cost",
-    given="nodes, price, seconds, steps, every, dies",
-    right="_cost(nodes, price, seconds, _computed(steps, every, dies))",
+    right=lambda nodes, price, seconds, steps, every, dies: nodes * price * seconds * _total(steps, every, dies) / 3600,
     wrong={
-        "_cost(nodes, price, seconds, steps)": Hints.LOST_STEPS,
-        "_cost(1, price, seconds, _computed(steps, every, dies))": "each node costs money, also those that did not die",
-        "_cost(nodes, price, seconds, dies - 1 + steps)": Hints.FROM_STEP_1,
+        "nodes * price * seconds * steps / 3600": Hints.LOST_STEPS,
+        "price * seconds * _total(steps, every, dies) / 3600": "each node costs money, also those that did not die",
+        "nodes * price * seconds * (dies - 1 + steps) / 3600": Hints.FROM_STEP_1,
     },
     # (nodes, price of one for an hour, s a step, steps, a save every so many, the step before which one dies)
     plain=[(8, 3.0, 1.5, 10_000, 500, 5_201), (2, 36.0, 1.0, 33, 11, 20), (4, 2.0, 0.9, 1_000, 100, 301)],

@@ -29,8 +29,7 @@ def _begun(draw: random.Random) -> list[tuple[list[int]]]:
 EXERCISES = [
     Exercise(
         "13.differing",
-        given="table",
-        right="[name for name, digests in table.items() if len({*digests}) > 1]",
+        right=lambda table: [name for name, digests in table.items() if len({*digests}) > 1],
         wrong={
             "[name for name, digests in table.items() if digests[0] != digests[1]]": (
                 "there may be more than two workers, and any of them may differ"
@@ -47,8 +46,7 @@ EXERCISES = [
     ),
     Exercise(
         "13.awaited",
-        given="begun",
-        right="[worker for worker, count in enumerate(begun) if count < max(begun)]",
+        right=lambda begun: [worker for worker, count in enumerate(begun) if count < max(begun)],
         wrong={
             "[worker for worker, count in enumerate(begun) if count == min(begun)]": (
                 "a worker that is one short is awaited as well as one that is three short; where all are equal, none is"
@@ -65,8 +63,7 @@ EXERCISES = [
     ),
     Exercise(
         "13.sums",
-        given="calls",
-        right="[sum(each) for each in zip(*calls, strict=False)]",
+        right=lambda calls: [sum(each) for each in zip(*calls, strict=False)],
         wrong={
             "[sum(each) for each in zip(*map(sorted, calls), strict=False)]": (
                 "TensorFlow does not look at the numbers: the first call of one meets the first call of the other"
@@ -83,8 +80,7 @@ EXERCISES = [
     ),
     Exercise(
         "13.distance",
-        given="apart, steps, rate, decay",
-        right="apart * (1 - rate * decay) ** steps",
+        right=lambda apart, steps, rate, decay: apart * (1 - rate * decay) ** steps,
         wrong={
             "apart": "right without decay; with it, each worker takes a part of its own weights away in each step",
             "apart * (1 - decay) ** steps": (

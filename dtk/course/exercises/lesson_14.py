@@ -1,14 +1,13 @@
 """Exercises of lesson 14: a share of the mean over words, micro-batches' weights, a sum that is clipped, a variance."""
 
-from __future__ import annotations
+import numpy as np
 
 from dtk.course.exercise import Exercise, Hints
 
 EXERCISES = [
     Exercise(
         "14.share",
-        given="losses, real, counts",
-        right="np.dot(losses, real) / sum(counts)",
+        right=lambda losses, real, counts: np.dot(losses, real) / sum(counts),
         wrong={
             "np.dot(losses, real) / sum(real)": Hints.OWN_MEAN,
             "np.dot(losses, real) / sum(real) / len(counts)": "a mean of means: words count unequally in it",
@@ -23,8 +22,7 @@ EXERCISES = [
     ),
     Exercise(
         "14.weights",
-        given="counts",
-        right="[count / sum(counts) for count in counts]",
+        right=lambda counts: [count / sum(counts) for count in counts],
         wrong={
             "[1 / len(counts) for count in counts]": "so micro-batches count the same, and words do not",
             "[1 / sum(counts) for count in counts]": "each is divided by its own words already: undo that",
@@ -34,8 +32,7 @@ EXERCISES = [
     ),
     Exercise(
         "14.clip",
-        given="shares, limit",
-        right="np.sum(shares, 0) * min(1, limit / np.linalg.norm(np.sum(shares, 0)))",
+        right=lambda shares, limit: np.sum(shares, 0) * min(1, limit / np.linalg.norm(np.sum(shares, 0))),
         wrong={
             "sum(np.multiply(s, min(1, limit / np.linalg.norm(s))) for s in shares)": "clip the sum, not shares",
             "np.sum(shares, 0) * limit / np.linalg.norm(np.sum(shares, 0))": "what is shorter than the limit stays",
@@ -46,8 +43,9 @@ EXERCISES = [
     ),
     Exercise(
         "14.variance",
-        given="counts, means, variances",
-        right="np.average(variances + np.square(means), weights=counts) - np.average(means, weights=counts) ** 2",
+        right=lambda counts, means, variances: (
+            np.average(variances + np.square(means), weights=counts) - np.average(means, weights=counts) ** 2
+        ),
         wrong={
             "mean(variances)": "this leaves out how far apart the replicas' means are",
             "np.average(variances, weights=counts)": "the replicas' means differ: that counts, too",

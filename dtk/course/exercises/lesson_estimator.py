@@ -80,8 +80,7 @@ EXERCISES = [
     Trial("estimator.input", _input_hint, stub=N_("write the function first")),
     Exercise(
         "estimator.evaluated",
-        given="images, batch, steps",
-        right="images if steps is None else min(images, steps * batch)",
+        right=lambda images, batch, steps: images if steps is None else min(images, steps * batch),
         wrong={
             "images": "that is the whole test set, which only `steps=None` evaluates",
             "images if steps is None else steps * batch": (
@@ -95,8 +94,7 @@ EXERCISES = [
     ),
     Exercise(
         "estimator.last",
-        given="images, batch, mean",
-        right="mean * (images % batch or batch) / batch",
+        right=lambda images, batch, mean: mean * (images % batch or batch) / batch,
         wrong={
             "mean": "the sum over a short batch is divided by the size of a full one",
             "mean * (images % batch) / batch": (
@@ -111,8 +109,7 @@ EXERCISES = [
     Trial("estimator.divides", _divisor_hint, stub=N_("write its line first")),
     Exercise(
         "estimator.kept",
-        given="steps, every",
-        right="_saved(steps, every)[-5:]",
+        right=lambda steps, every: _saved(steps, every)[-5:],
         wrong={
             _saved: "these are all that were written; Estimator keeps the last five",
             "list(range(0, steps + 1, every))[-5:]": "the last step is always saved, also where it is no multiple",
@@ -124,8 +121,7 @@ EXERCISES = [
     ),
     Exercise(
         "estimator.gradients",
-        given="weights, images, batch",
-        right="images // batch * weights * 4",
+        right=lambda weights, images, batch: images // batch * weights * 4,
         wrong={
             "images // batch * weights": Hints.FLOAT32,
             "images * weights * 4": "gradients are added up once for each batch, not for each image",

@@ -71,8 +71,7 @@ _NOT_FINITE = N_("a gradient that is infinite, in either direction, or no number
 EXERCISES = [
     Exercise(
         "keras.resume",
-        given="names",
-        right="max(_done(names), default=0)",
+        right=lambda names: max(_done(names), default=0),
         wrong={
             "len(names)": "files may be missing, as with save_best_only: their number is not their names'",
             "max(_done(names), default=0) + 1": (
@@ -88,8 +87,9 @@ EXERCISES = [
     Trial("keras.clip", hint_for=_clip_hint),
     Exercise(
         "keras.unscale",
-        given="weight, gradient, scale, rate",
-        right="weight - rate * gradient / scale if math.isfinite(gradient) else weight",
+        right=lambda weight, gradient, scale, rate: (
+            weight - rate * gradient / scale if math.isfinite(gradient) else weight
+        ),
         wrong={
             "weight - rate * gradient / scale": _NOT_FINITE,
             "weight - rate * gradient if math.isfinite(gradient) else weight": (
@@ -112,8 +112,7 @@ EXERCISES = [
     ),
     Exercise(
         "keras.prefetch",
-        given="load, train, batches",
-        right="load + (batches - 1) * max(load, train) + train",
+        right=lambda load, train, batches: load + (batches - 1) * max(load, train) + train,
         wrong={
             "batches * (load + train)": "that is an epoch without prefetch: nothing is loaded while a batch trains",
             "batches * max(load, train)": (
