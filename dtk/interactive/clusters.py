@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import html
 import json
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,17 +50,15 @@ class CellFailed(DtkError):
         said: Sequence[tuple[Sequence[int], str]],
         *,
         worker: int,
-        tracebacks: Mapping[int, str],
-        waits: Mapping[int, Sequence[int]],
+        tracebacks: dict[int, str],
+        waits: dict[int, list[int]],
         remedy: str = "",
     ):
         """said: the message in parts: of which workers (of none: of the cluster), what."""
         parts = (f"{workers_in_words(workers)} {words}" if workers else words for workers, words in said)
         super().__init__(_("; ").join(parts), remedy=remedy)
-        self.worker = worker
-        self.tracebacks = dict(tracebacks)
-        self.waits = {each: list(awaited) for each, awaited in waits.items()}
-        self._said = list(said)
+        self.worker, self.tracebacks, self.waits = worker, tracebacks, waits
+        self._said = said
 
     def _render_traceback_(self) -> list[str]:
         by_text: dict[str, list[int]] = {}
@@ -72,15 +69,14 @@ class CellFailed(DtkError):
             lines += [named(workers), *folded(text.rstrip().splitlines()), ""]
         if len(self._said) == 1 and not self.remedy:
             return [*lines, *super()._render_traceback_()]
-        parts = [f"{named(workers)} {words}" if workers else words for workers, words in self._said]
-        return [*lines, f"{type(self).__name__}:", *parts, *(self._ways_on() if self.remedy else [])]
-
-    def _ways_on(self) -> list[str]:
-        """A line for each."""
-        awaited = {worker for others in self.waits.values() for worker in others} - {*self.waits}
-        one = N_("%%worker {worker}, with the lines that it has not run, lets it catch up")
-        ways = [*(_(one, worker=worker) for worker in sorted(awaited)), _("cluster.free() ends the wait")]
-        return [_("then: {way}", way=way) if way is ways[0] else _("or: {way}", way=way) for way in ways]
+        lines += [f"{type(self).__name__}:"]
+        lines += [f"{named(workers)} {words}" if workers else words for workers, words in self._said]
+        if self.remedy:
+            awaited = {worker for others in self.waits.values() for worker in others} - {*self.waits}
+            one = N_("%%worker {worker}, with the lines that it has not run, lets it catch up")
+            ways = [*(_(one, worker=worker) for worker in sorted(awaited)), _("cluster.free() ends the wait")]
+            lines += [_("then: {way}", way=ways[0]), *(_("or: {way}", way=way) for way in ways[1:])]
+        return lines
 
 
 class Stays(str):
@@ -109,19 +105,6 @@ class Cluster:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
         return f"<Cluster workers={self.workers} cells={self._session.number} {state}>"
-
-    def _repr_html_(self) -> str | None:
-        """In a notebook that someone looks at: what each worker does, and where its log is."""
-        if environment.live_mode() != "widgets":
-            return None
-        import pandas as pd
-
-        cells, rows = self._session.cells, []
-        for peer in self._session.peers:
-            does = cells[peer.running - 1].name if peer.running else _("waits for a cell")
-            rows.append((peer.name, _("has ended") if peer.lost is not None else does))
-        table = pd.DataFrame(rows, columns=[repr(self)[1:-1], ""]).to_html(index=False)
-        return f"{table}<p><code>{html.escape(str(self._session.started.folder.path))}</code></p>"
 
     def __enter__(self) -> Cluster:
         return self

@@ -68,10 +68,6 @@ class Peer:
     def idle(self) -> bool:
         return self.lost is None and self.running is None
 
-    def say(self, message: Message) -> None:
-        """Sends the main thread a message."""
-        self.links["cells"].send(message)
-
     def ask(self, do: str, seconds: float = 5.0, **more: Any) -> Message | None:
         """What the control thread answers, within so many seconds; None where the worker has ended."""
         control = self.links.get("control")
@@ -190,7 +186,13 @@ def _connect(started: Started, peers: list[Peer]) -> None:
     while late := [peer for peer in peers if len(peer.links) < 2]:
         sources: list[Any] = [started.listener, started.source]
         select.select(sources, [], [], 0.1)
-        _admit(started)
+        while select.select([started.listener], [], [], 0)[0]:
+            caller = Wire(started.listener.accept()[0])
+            hello = caller.next(_HELLO_SECONDS)  # it says first who it is
+            if hello is None:
+                caller.close()
+            else:
+                started.peers[hello["worker"]].links[hello["channel"]] = caller
         if ended := lost(started, peers):
             watch = Watch(started.folder, started.clock)
             watch.take_exits({peer.number: started.source.exited[peer.key] for peer in ended})
@@ -200,17 +202,6 @@ def _connect(started: Started, peers: list[Peer]) -> None:
             log = " / ".join(started.folder.worker(late[0].number).log_end(5))
             said = _(what, worker=late[0].name, seconds=START_SECONDS, log=log)
             raise WorkerFailed(said, worker=late[0].number, folder=started.folder)
-
-
-def _admit(started: Started) -> None:
-    """Takes in the workers that have called. Each says by its first line who it is."""
-    while select.select([started.listener], [], [], 0)[0]:
-        caller = Wire(started.listener.accept()[0])
-        hello = caller.next(_HELLO_SECONDS)
-        if hello is None:
-            caller.close()
-        else:
-            started.peers[hello["worker"]].links[hello["channel"]] = caller
 
 
 def gone(started: Started) -> bool:

@@ -200,9 +200,9 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     said: set[str] = set()
     policy = StallPolicy(job.stall_timeout)
     for now in _ticks(members, tick):
-        if watch.alone:
+        if any(heard.alone for heard in watch.heard):
             _say(_(ALONE, workers=job.workers), said)
-        if watch.open:
+        if any(heard.open for heard in watch.heard):
             _say(_(OPEN, page=page("guide/shared_machines.md")), _said_here)
         if watch.failed:
             raise members.failure()

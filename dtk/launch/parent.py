@@ -31,7 +31,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +121,6 @@ class _Parent:
 
     def _is_wanted(self) -> bool:
         idle = not self.children and time.monotonic() - self.used > self.idle
-        if idle:
-            print(f"dtk: no run used this parent for {self.idle:g} s; it ends", file=sys.stderr, flush=True)
         # Where the system can't be asked to kill this process with its guard, it has to ask for the guard itself.
         return os.getppid() == self.guard and not idle
 
@@ -159,8 +157,9 @@ class _Parent:
             return
         at = time.monotonic()
         if len(ended) == len(self.children):
-            # What the workers left in sessions of their own has come to this process (`family.adopt_orphans`).
-            end_children(_trackers())
+            # What the workers left in sessions of their own has come to this process (`adopt_orphans`).
+            helper: Any = resource_tracker._resource_tracker  # multiprocessing's, which a cold start needs
+            end_children({helper._pid})
         for key, child in ended.items():
             del self.children[key]
             self._tell(messages.Exited(key, child.exitcode, at))
@@ -174,14 +173,6 @@ class _Parent:
         """SIGKILL: a worker inside a collective ignores SIGINT and SIGTERM for 20 s and more."""
         for key in keys:
             kill_tree(self.children[key].pid)
-
-
-def _trackers() -> set[int]:
-    """multiprocessing's own helper, which a cold start needs and which stays."""
-    from multiprocessing import resource_tracker
-
-    pid = getattr(resource_tracker._resource_tracker, "_pid", None)
-    return {pid} if isinstance(pid, int) else set()
 
 
 def _serve(options: dict[str, Any]) -> None:

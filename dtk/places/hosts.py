@@ -72,14 +72,10 @@ class Pipes:
                     self.send(Query(0, "alive"))
                 with contextlib.suppress(ValueError):  # a line that the command itself prints
                     heard(from_line(line))
-        code = self._process.wait()
-        heard(Gone(self._last_words() or _("ended with exit code {code}", code=code)))
-
-    def _last_words(self) -> str:
+        words = _("ended with exit code {code}", code=self._process.wait())
         with contextlib.suppress(OSError):
-            lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-            return lines[-1].strip() if lines else ""
-        return ""
+            words = self._log.read_text(errors="replace").strip().rpartition("\n")[2].strip() or words
+        heard(Gone(words))
 
     def send(self, message: Message) -> None:
         with self._lock, contextlib.suppress(OSError, ValueError):
