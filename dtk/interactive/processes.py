@@ -129,8 +129,7 @@ def start(job: Job) -> Started:
 
 
 def _started(job: Job, folder: RunFolder, clock: float) -> Started:
-    assert isinstance(job.place, Localhost)
-    source = job.place.open(job, folder, lambda: None)
+    source = Localhost().open(job, folder, lambda: None)
     configs, specs = launch.specs(job, folder, source, clock)
     started = Started(job, folder, clock, configs, specs, source, wire.listen(folder.path / wire.SOCKET))
     try:

@@ -305,11 +305,10 @@ class News:
             state = path.stat()
             known, said, whole = self._files.get(path, (0, 0, 0))
             length = state.st_size if until is None else until
-            if known == state.st_ino and (said == length or (said > length and until is None)):
+            if known == state.st_ino and said == length:
                 return []
-            anew = said >= whole if until is None else said > length  # it was whole before; or it was cut
-            if known != state.st_ino or anew:
-                said = 0
+            if known != state.st_ino or said > length or (until is None and said == whole):
+                said = 0  # it is another one; or it was cut, or whole before and has changed
             with path.open("rb") as file:
                 file.seek(said)
                 while most > 0 and (said < length or not found):

@@ -59,11 +59,11 @@ def fresh(workers: int, has_evaluator: bool) -> RunFolder:
 
 
 @contextlib.contextmanager
-def in_use(folder: RunFolder) -> Iterator[None]:
-    """Locks the directory while the run lasts, so that no other kernel makes room there; ends with this process."""
-    descriptor = os.open(folder.path, os.O_RDONLY)
+def locked(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[None]:
+    """Locks a run's directory while the run lasts, so that no other kernel makes room there; ends with this process."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        fcntl.flock(descriptor, how)
         yield
     finally:
         os.close(descriptor)
@@ -75,13 +75,9 @@ def _make_room(runs: Path) -> None:
     for path in kept[: max(0, len(kept) - KEPT_RUNS)]:
         if path in ours or not _is_free(path):
             continue
-        with contextlib.suppress(OSError):  # a run that is going on, or another kernel was quicker
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(descriptor)
+        # OSError: a run that is going on, or another kernel was quicker.
+        with contextlib.suppress(OSError), locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_free(path: Path) -> bool:

@@ -84,7 +84,7 @@ def launch(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str,
     `tick` is called about ten times a second with each member's state; `reader` looks at the members' files more often.
     Whatever ends this call, an interrupt included, the workers are gone when it returns.
     """
-    with folders.in_use(reader.folder):
+    with folders.locked(reader.folder.path):
         return on_free_ports(reader.folder, lambda: _launched(job, reader, clock, tick))
 
 

@@ -88,10 +88,8 @@ def check_memory(workers: int, forked: bool, force: bool = False) -> None:
 def check_sizes(workers: Any, replicas: Any = 1, here: bool = True) -> None:
     """Numbers of workers and of replicas in each that can be started together; here: on this machine."""
     cores = environment.cores()
-    for name, value, most in (
-        ("workers", workers, max(16, 4 * cores) if here else MOST_WORKERS),
-        ("replicas", replicas, MOST_REPLICAS),
-    ):
+    most_workers = max(16, 4 * cores) if here else MOST_WORKERS
+    for name, value, most in (("workers", workers, most_workers), ("replicas", replicas, MOST_REPLICAS)):
         if whole_number(name, value) > most:
             words = N_("{name}={value}: this machine has {cores} cores, and dtk starts at most {most} here")
             raise ClusterConfigError(_(words, name=name, value=value, cores=cores, most=most))

@@ -211,10 +211,9 @@ class Remote(Source):
     def cut(self) -> list[tuple[int, int, str]]:
         # An evaluator, the last member, has no server that others need.
         lost, addresses = self.lost(), self.addresses(self._folder.workers)
-        running = [self._member[key] for key in self.started if key in self._member and key not in self.exited]
-        there = {member: addresses[member] for member in running if member < len(addresses)}
-        by_address = {address: member for member, address in there.items()}
-        asked = [member for member in there if member not in lost]
+        running = [self._member[key] for key in self.started if key not in self.exited]
+        by_address = {addresses[member]: member for member in running if member < len(addresses)}
+        asked = [member for member in by_address.values() if member not in lost]
         numbers = {member: self._send(member, "reach", addresses=[*by_address]) for member in asked}
         found = []
         for member, number in numbers.items():

@@ -73,10 +73,6 @@ class _Pulse:
     def stacks(self) -> Path:
         return self.written.folder.path / "stacks.txt"
 
-    def asks(self, now: float) -> None:
-        """Notes where an answer to a question of now will begin."""
-        self.asked, self.offset = now, size(self.stacks)
-
     def answer(self) -> str:
         """The stacks that were written since the last question; "" for none."""
         try:
@@ -136,7 +132,8 @@ class Signs:
             self.source.poll(left)
 
     def _ask(self, member: int) -> None:
-        self._pulses[member].asks(time.monotonic())
+        pulse = self._pulses[member]
+        pulse.asked, pulse.offset = time.monotonic(), size(pulse.stacks)
         self.source.ask(self.keys[member])
 
     def quiet_seconds(self, members: Iterable[WorkerFolder]) -> float:
@@ -270,31 +267,27 @@ class Activity:
 
 @dataclass
 class _Thread:
-    """One thread of a dump: its head, and its lines from the innermost frame outwards, each with the frame in it."""
+    """One thread of a dump: its head, its lines from the innermost frame outwards, and the frames in them."""
 
     head: str
-    lines: list[tuple[str, StackFrame | None]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    frames: list[StackFrame] = field(default_factory=list)
 
     @property
     def is_current(self) -> bool:
         return self.head.startswith("Current thread")
 
-    @property
-    def frames(self) -> list[StackFrame]:
-        return [frame for _line, frame in self.lines if frame is not None]
-
 
 def _threads(text: str) -> list[_Thread]:
     found: list[_Thread] = []
     for line in text.rstrip().splitlines():
+        frame = _FRAME.match(line)
         if _HEAD.match(line):
             found.append(_Thread(line))
-        elif found:
-            frame = _FRAME.match(line)
-            if frame and frame["file"] == _MADE:
-                continue
-            known = StackFrame(frame["file"], int(frame["line"]), frame["function"]) if frame else None
-            found[-1].lines.append((line, known))
+        elif found and not (frame and frame["file"] == _MADE):
+            found[-1].lines.append(line)
+            if frame:
+                found[-1].frames.append(StackFrame(frame["file"], int(frame["line"]), frame["function"]))
     return found
 
 
@@ -337,8 +330,8 @@ def own_part(text: str) -> str:
         # The learner's own, called by the graph, or inside of a collective.
         tells = (not f.library or _COLLECTIVE.search(f.file) or _CALLED_BACK.search(f.file) for f in thread.frames)
         if thread.is_current or any(tells):
-            own = takewhile(lambda pair: not (pair[1] and pair[1].file.startswith(_ENTRY)), thread.lines)
-            parts.append("\n".join([thread.head, *(line for line, _frame in own)]).rstrip())
+            own = takewhile(lambda line: f'File "{_ENTRY}' not in line, thread.lines)
+            parts.append("\n".join([thread.head, *own]).rstrip())
     return "\n".join(parts)
 
 

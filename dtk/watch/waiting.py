@@ -154,10 +154,8 @@ def explain(states: Sequence[State], first: int | None = None) -> Waiting:
     silent or busy elsewhere, or sits in another collective.
     """
     if first is not None:
-        others = [
-            state.member for state in states if state.member != first and state.what not in ("finished", "failed")
-        ]
-        return Waiting(list(states), [(other, first) for other in others], "failed")
+        others = [state.member for state in states if state.what not in ("finished", "failed")]
+        return Waiting(list(states), [(other, first) for other in others if other != first], "failed")
     edges = [(one.member, other.member) for one in states for other in states if _waits_for(one, other)]
     waiting = [state for state in states if any(state.member == who for who, _ in edges)]
     awaited = [state for state in states if any(state.member == whom for _, whom in edges)]
