@@ -149,10 +149,9 @@ class Cluster:
             The values in the order of the workers; of a model a dictionary, {name of the weight: array}; of what
             several replicas of a worker have a list.
         """
-        self._check_open()
         targets, code = self._targets(workers), checked(code)
         values = []
-        for peer in (self._session.peers[worker] for worker in targets):
+        for peer in (self._live.peers[worker] for worker in targets):
             answer = peer.ask("pull", PULL_SECONDS, code=code)
             if answer is None:
                 raise peer.silent(PULL_SECONDS)
@@ -166,8 +165,7 @@ class Cluster:
 
         Reads each worker's own copies and takes no all-reduce, so that it also works while a worker waits in one.
         """
-        self._check_open()
-        living = [peer for peer in self._session.peers if peer.lost is None]
+        living = [peer for peer in self._live.peers if peer.lost is None]
         return table({peer.number: (peer.ask("look") or {}).get("rows", []) for peer in living})
 
     def sync(self, *names: str, from_worker: int = 0) -> str:
@@ -178,7 +176,7 @@ class Cluster:
                 is to be equal on all workers.
             from_worker: whose.
         """
-        self._check_idle("sync")
+        _check_idle("sync", self._live.peers)
         (giver,) = self._targets([from_worker])
         return repair.sync(self._session, list(names), giver)
 
@@ -188,23 +186,18 @@ class Cluster:
         The cells that went through run again there, up to the first all-reduce of each; plain values that it lacks, and
         all variables, come from another worker. Iterators begin anew.
         """
-        self._check_open()
         (number,) = self._targets([worker])
-        busy = [peer.number for peer in self._session.running() if peer.number != number]
-        if busy:
-            raise ClusterConfigError(_busy("restart", busy))
+        _check_idle("restart", [peer for peer in self._live.running() if peer.number != number])
         return repair.restart(self._session, number)
 
     def pause(self) -> str:
         """Holds the workers of each cell before its collectives from now on: `step` lets them through one."""
-        self._check_open()
-        self._session.hold()
+        self._live.hold()
         return _("each cell is held before its first collective; step() lets it through one, resume() through all")
 
     def step(self) -> None:
         """Lets the workers that are held through one collective, all the same."""
-        self._check_open()
-        if len(self._session.idle()) == self.workers:
+        if len(self._live.idle()) == self.workers:
             words = _("step: no worker is held; cluster.pause() holds those of the next cell")
             raise ClusterConfigError(words)
         self._session.step()
@@ -212,13 +205,12 @@ class Cluster:
 
     def resume(self) -> None:
         """Lets the workers that are held go on to their cell's end."""
-        self._check_open()
-        self._session.open()
+        self._live.open()
         self._await()
 
     def so_far(self) -> Run:
         """Returns what `dtk.Recorder` and `dtk.record_step` recorded so far, as a `dtk.Run`; the session goes on."""
-        self._check_idle("so_far")
+        _check_idle("so_far", self._live.peers)
         started, folder = self._session.started, launch.new_folder(self._job())  # a directory of its own
         self._session.do("snapshot", folder=str(folder.path))
         seconds = time.monotonic() - started.clock
@@ -241,8 +233,7 @@ class Cluster:
 
     def free(self) -> str:
         """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
-        self._check_open()
-        return repair.free(self._session) if self._session.running() else repair.compare(self._session)[1]
+        return repair.free(self._session) if self._live.running() else repair.compare(self._session)[1]
 
     def close(self) -> None:
         """Ends the workers. A second time it does nothing."""
@@ -256,18 +247,17 @@ class Cluster:
     # ---- how
 
     def _send(self, what: Any, targets: list[int], value: bool) -> CellOutcome:
-        self._check_open()
         if isinstance(what, str):
             message = {"do": "cell", "code": checked(what)}
         elif callable(what):
-            folder = self._session.started.folder.path / "calls"
+            folder = self._live.started.folder.path / "calls"
             folder.mkdir(mode=0o700, exist_ok=True)
             (folder / f"{self._session.number + 1}.pkl").write_bytes(ship.pack(what, (), {}))
             (folder / "sources.json").write_text(json.dumps(ship.cell_sources()))
             message = {"do": "call"}
         else:
             raise ClusterConfigError(_("run({what!r}): it takes code as a string, or a function", what=what))
-        self._session.send(targets, {**message, "value": value})
+        self._live.send(targets, {**message, "value": value})
         return self._await()
 
     def _value(self, end: Message) -> Any:
@@ -312,20 +302,19 @@ class Cluster:
             whole_number("worker", worker, 0, self.workers - 1)
         return sorted({*found})
 
-    def _check_idle(self, who: str) -> None:
-        self._check_open()
-        busy = [peer.number for peer in self._session.peers if not peer.idle]
-        if busy:
-            raise ClusterConfigError(_busy(who, busy))
-
-    def _check_open(self) -> None:
+    @property
+    def _live(self) -> Session:
+        """The session of a cluster that is open; ClusterConfigError where it is closed."""
         if self._closed:
             raise ClusterConfigError(_(_NONE_OPEN))
+        return self._session
 
 
-def _busy(who: str, busy: Sequence[int]) -> str:
-    words = N_("{who}: in a cell, or ended: {workers}; cluster.free() frees those that wait")
-    return _(words, who=who, workers=workers_in_words(busy))
+def _check_idle(who: str, peers: Sequence[processes.Peer]) -> None:
+    busy = [peer.number for peer in peers if not peer.idle]
+    if busy:
+        words = N_("{who}: in a cell, or ended: {workers}; cluster.free() frees those that wait")
+        raise ClusterConfigError(_(words, who=who, workers=workers_in_words(busy)))
 
 
 def cluster(
