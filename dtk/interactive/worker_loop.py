@@ -192,7 +192,8 @@ class WorkerLoop:
             collectives.abort("dtk: freed")
         elif do == "interrupt" and self.running is not None and not self.within:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        return self._where()
+        state = {"cell": self.running, "place": self.gate.place(), "held": sorted(self.gate.held.values())}
+        return {**state, "cpu": time.process_time(), "within": len(self.within), **self._collectives()}
 
     def _read(self, code: str) -> Any:
         """An expression's value; what would take a collective is refused: no other worker takes part in that.
@@ -204,10 +205,6 @@ class WorkerLoop:
             words = N_("{code}: in a cell names alone are read, with attributes and numbers, such as model.weights[0]")
             raise DtkError(_(words, code=code))
         return eval(compile(tree, "<pull>", "eval"), dict(self.shell.user_ns))
-
-    def _where(self) -> Message:
-        state = {"cell": self.running, "place": self.gate.place(), "held": sorted(self.gate.held.values())}
-        return {**state, "cpu": time.process_time(), "within": len(self.within), **self._collectives()}
 
     def _collectives(self) -> Message:
         """The next number of each counter, and this cell's last collectives, to be compared with other workers'."""

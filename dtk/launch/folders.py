@@ -15,7 +15,6 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -110,7 +109,6 @@ def start_of(pid: int) -> str | None:
         return None
 
 
-@cache
 def machine() -> str:
     """This boot and this container: pids of another mean nothing here."""
     try:

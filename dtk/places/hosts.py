@@ -240,12 +240,9 @@ class _Traps:
         events = f"worker-{member}/events.jsonl"
         stalls = isinstance(message, FilePart) and message.file == events and b'"stall"' in b64decode(message.data)
         if stalls and member in self.waiting:
-            self.breaks(member, self.waiting.pop(member))
-
-    def breaks(self, member: int, how: signal.Signals) -> None:
-        """Sends the signal to the agent there, and to all that it has started."""
-        self.broken[member] = how
-        signal_below(self.machines[member].facts["pid"], how)
+            self.broken[member] = self.waiting.pop(member)
+            # To its agent, and to all that this has started.
+            signal_below(self.machines[member].facts["pid"], self.broken[member])
 
     def clear(self) -> None:
         """Kills the agents that are stopped and can't end by themselves."""
