@@ -6,7 +6,7 @@ import functools
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -199,7 +199,13 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     since, awaited = time.monotonic(), folder.each
     said: set[str] = set()
     policy = StallPolicy(job.stall_timeout)
-    for now in _ticks(members, tick):
+    drawn = 0.0
+    while True:
+        members.look(0.03)
+        now = time.monotonic()
+        if now - drawn >= 0.1 or watch.finished:
+            tick(waiting.board(members.signs.now()))
+            drawn = now
         if any(heard.alone for heard in watch.heard):
             _say(_(ALONE, workers=job.workers), said)
         if any(heard.open for heard in watch.heard):
@@ -250,17 +256,6 @@ def _stall(members: Members, limit: float) -> WorkerStalled:
         )
     numbers = {"seconds": limit}
     return WorkerStalled(what, members.folder, stacks, found.reason, found.edges, remedy=remedy, numbers=numbers)
-
-
-def _ticks(members: Members, tick: Tick) -> Iterator[float]:
-    drawn = 0.0
-    while True:
-        members.look(0.03)
-        now = time.monotonic()
-        if now - drawn >= 0.1 or members.watch.finished:
-            tick(members.board())
-            drawn = now
-        yield now
 
 
 KILL_SECONDS = 2.0
@@ -315,13 +310,10 @@ class Members:
             now = time.monotonic()  # killed from outside; the system kills its workers along with it
             exits = {k: exits.get(k, (-signal.SIGKILL, now)) for k in range(len(self.keys))}
         self.watch.take_exits(exits)
-        self.watch.take_lost(self.source.lost())
+        for member, words in self.source.lost().items():
+            self.watch.heard[member].lost = words
         self.reader.look()  # after the exits: what a process wrote before its end is then known
         self.signs.look()
-
-    def board(self) -> list[Line]:
-        """Each member's line in the live view."""
-        return waiting.board(self.signs.now())
 
     def explain(self) -> Waiting:
         """Who of the workers waits for whom, by what they answered last; also written to the run's directory."""

@@ -5,7 +5,7 @@ Who is to blame is one decision, from facts (`blame_of`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -109,11 +109,6 @@ class Watch:
         """exits: member -> (exit code, monotonic seconds)."""
         for worker, (code, at) in exits.items():
             self.heard[worker].exited = (code, at - self.clock)
-
-    def take_lost(self, lost: Mapping[int, str]) -> None:
-        """lost: what is said of members whose machine can't be reached any more."""
-        for worker, words in lost.items():
-            self.heard[worker].lost = words
 
     def take_event(self, member: int, event: events.Event) -> None:
         """Takes in what the reader has read (`dtk.watch.reader`)."""
