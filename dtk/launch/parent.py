@@ -14,8 +14,7 @@ carry us further, because a program has only one of them, shared with whatever e
 TensorFlow's start-up banner into the notebook, and it leaves its workers behind when the kernel is killed.
 
 Messages (`dtk.launch.messages`) come on stdin and leave on stdout, a line each. The end of stdin means that the kernel
-is gone, however it went: every worker is killed at once. Should the parent itself be killed or busy, the guard sees to
-it.
+is gone: every worker is killed at once.
 """
 
 from __future__ import annotations

@@ -309,11 +309,9 @@ def _instead(awaited: list[State]) -> str:
     groups: dict[tuple[str, str, int], list[State]] = {}
     for state in awaited:
         groups.setdefault(_doing(state), []).append(state)
-    said = []
-    for (what, place, _step), states in groups.items():
-        words = _does(what, states, place)
-        said.append(words if what in ("waits", "starting") else _after(words, states))
-    return clauses(said)
+    return clauses(
+        [_after(_does(what, states, place), states if step else []) for (what, place, step), states in groups.items()]
+    )
 
 
 def _doing(state: State) -> tuple[str, str, int]:
@@ -335,7 +333,7 @@ def _precisely(state: State) -> str:
 
 def _after(words: str, states: list[State]) -> str:
     steps = {state.step for state in states}
-    if len(steps) > 1 or steps == {0}:
+    if len(steps) > 1 or steps <= {0}:
         return words
     return _("{what} after step {step}", what=words, step=steps.pop())
 
