@@ -233,7 +233,8 @@ class Cluster:
 
     def free(self) -> str:
         """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
-        return repair.free(self._session) if self._live.running() else repair.compare(self._session)[1]
+        session = self._live  # the gate would stop nobody who waits in a collective
+        return repair.stop(session, ["abort"]) if session.running() else repair.compare(session)[1]
 
     def close(self) -> None:
         """Ends the workers. A second time it does nothing."""
@@ -274,8 +275,8 @@ class Cluster:
         try:
             outcome = session.wait()
         except KeyboardInterrupt:
-            freed = repair.interrupt(session)
-            words = _("{cell} was interrupted: {how}", cell=session.cells[-1].name, how=freed)
+            how = repair.stop(session, ["gate", "python", "abort"])
+            words = _("{cell} was interrupted: {how}", cell=session.cells[-1].name, how=how)
             raise RunInterrupted(words, session.started.folder) from None
         if outcome.unlike:
             _say_unlike(session, outcome.unlike)

@@ -29,18 +29,11 @@ HOW = {
 }
 
 
-def interrupt(session: Session) -> str:
-    """Stops what runs, with as little lost as possible, and says how."""
-    return _stop(session, ("gate", "python", "abort"))
+def stop(session: Session, ways: Sequence[str]) -> str:
+    """Stops what runs, and says how: goes through the ways (keys of HOW) until one is enough.
 
-
-def free(session: Session) -> str:
-    """Ends waits in collectives, where the gate stops nobody, and says how."""
-    return _stop(session, ("abort",))
-
-
-def _stop(session: Session, ways: Sequence[str]) -> str:
-    """Goes through the ways (keys of HOW) until one is enough; workers that none has freed get new processes."""
+    Workers that none has freed get new processes.
+    """
     with _undisturbed():
         how = next((way for way in ways if _frees(session, way)), "process")
         session.alike = False

@@ -287,15 +287,14 @@ class Session:
 
     def open(self) -> None:
         """Holds nobody any more."""
-        for peer in self.peers:
-            peer.ask("open")
+        self._limit(None)
 
     def highest(self) -> dict[str, int]:
         """The highest number of each counter that a worker has."""
         keys = [where.keys for where in self.where().values()]
         return {counter: max(each.get(counter, 0) for each in keys) for each in keys for counter in each}
 
-    def _limit(self, limits: dict[str, int], raises: bool = False) -> None:
+    def _limit(self, limits: dict[str, int] | None, raises: bool = False) -> None:
         for peer in self.peers:
             peer.ask("hold", limits=limits, raises=raises)
 

@@ -186,8 +186,6 @@ class WorkerLoop:
             return self.kept(numbers(self._read(message["code"])), message["id"])
         if do == "hold":
             self.gate.hold(message["limits"], message["raises"])
-        elif do == "open":
-            self.gate.open()
         elif do == "abort":
             collectives.abort("dtk: freed")
         elif do == "interrupt" and self.running is not None and not self.within:
@@ -225,7 +223,7 @@ class _Reader(pickle.Unpickler):
 
 def _settle(loop: WorkerLoop, message: Message) -> Message:
     """Every counter goes on from a number that no collective has had; enable: after an abort, or with a new peer."""
-    loop.gate.open()
+    loop.gate.hold(None)
     if message["enable"]:
         collectives.enable()
     collectives.set_keys(message["number"])
@@ -331,7 +329,7 @@ def _replay(loop: WorkerLoop, message: Message) -> Message:
                 answer["cut" if end["stopped"] else "failed"].append(number)
         _build(loop, given.get("optimizers", {}))
     finally:
-        loop.gate.open()
+        loop.gate.hold(None)
         loop.local["on"] = False
     taken = {name: value for name, value in given.get("plain", {}).items() if name not in space}
     space.update(taken)
