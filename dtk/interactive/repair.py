@@ -16,9 +16,8 @@ from dtk.interactive.session import Session
 from dtk.language import N_, _, first_three, ngettext
 from dtk.live.text import workers_in_words
 
-# How long each way may take; the gate less where nobody comes nearer to it.
-GATE_SECONDS, STILL_SECONDS = 2.0, 0.3
-_SECONDS = {"python": 0.9, "abort": 4.0}
+_SECONDS = {"gate": 2.0, "python": 0.9, "abort": 4.0}  # that each way may take
+_STILL_SECONDS = 0.3
 _ABOVE = 1000  # between the highest key ever used and the next
 
 HOW = {
@@ -63,9 +62,9 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _until_idle(session: Session, seconds: float) -> bool:
-    """Whether no worker is in a cell any more, nor a thread of one in a collective, within so many seconds."""
-    deadline = time.monotonic() + seconds
+def _until_idle(session: Session) -> bool:
+    """Whether no worker is in a cell any more, nor a thread of one in a collective, within a moment."""
+    deadline = time.monotonic() + _STILL_SECONDS
     while session.running() or any(where.within for where in session.where().values()):
         if time.monotonic() > deadline:
             return False
@@ -75,31 +74,23 @@ def _until_idle(session: Session, seconds: float) -> bool:
 
 def _frees(session: Session, way: str) -> bool:
     """Tries this way; whether no worker is in a cell any more."""
-    if way == "gate":
-        return _at_the_gate(session)
-    until = time.monotonic() + _SECONDS[way]
+    if way == "gate":  # all are held, those behind go on to the highest counters, and there each stops
+        session.hold(raises=True)
+    until, before = time.monotonic() + _SECONDS[way], _progress(session)
     while time.monotonic() < until:
         # Whoever waits is freed once; what it calls next may wait again, so it is said anew.
         for peer in session.peers:
             if way == "abort":
                 peer.ask("abort")
-            if peer.running is not None:
+            if way != "gate" and peer.running is not None:
                 peer.ask("interrupt")
-        if _until_idle(session, STILL_SECONDS):
+        if _until_idle(session):
             return True
-    return False
-
-
-def _at_the_gate(session: Session) -> bool:
-    """All are held, those behind go on to the highest counters, and there each stops."""
-    session.hold(raises=True)
-    began, before = time.monotonic(), _progress(session)
-    while not _until_idle(session, STILL_SECONDS):
         now = _progress(session)
-        if now == before or time.monotonic() - began > GATE_SECONDS:
+        if way == "gate" and now == before:  # nobody comes nearer to it
             return False
         before = now
-    return True
+    return False
 
 
 def _progress(session: Session) -> list[tuple[int | None, int, int]]:
