@@ -258,17 +258,12 @@ def _give(loop: WorkerLoop, message: Message) -> Message:
     return {"count": len(arrays)}
 
 
-def _given(loop: WorkerLoop, message: Message) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(variables, `_rest`) of the file that another worker of this user has written."""
-    arrays, rest = pickle.loads((loop.place.run.path / message["file"]).read_bytes())
-    return arrays, rest
-
-
 def _take(loop: WorkerLoop, message: Message) -> Message:
-    """Takes over the variables that `_give` has written."""
+    """Takes over the variables that `_give` has written, of another worker of this user."""
     found = dict(_variables(loop, message["names"]))
     gives = loop.place.worker == message["giver"]
-    for name, array in _given(loop, message)[0].items():
+    arrays, _others = pickle.loads((loop.place.run.path / message["file"]).read_bytes())
+    for name, array in arrays.items():
         if name not in found:
             if not message["names"]:
                 continue
@@ -317,7 +312,7 @@ def _replay(loop: WorkerLoop, message: Message) -> Message:
     Answers which cells ended early, by number, {"cut": [...], "failed": [...]}, and names, {"taken": [...], "lacking":
     [...]}.
     """
-    given = _given(loop, message)[1] if message["file"] else {}
+    given = pickle.loads((loop.place.run.path / message["file"]).read_bytes())[1] if message["file"] else {}
     space = loop.shell.user_ns
     loop.local["on"] = True
     loop.gate.hold({}, raises=True)
