@@ -161,8 +161,7 @@ class Ray(Engine):
                     nodes,
                     **known,
                 )
-                remedy = _("ask for fewer workers, for less (resources=), or add nodes")
-                raise ClusterConfigError(what, remedy=remedy)
+                raise ClusterConfigError(what, remedy=_("ask for fewer workers, for less (resources=), or add nodes"))
 
     def _actor(self, ray: Any, group: Any, place: int) -> Any:
         resources = {name: each for name, each in self.resources.items() if name not in ("CPU", "GPU")}
@@ -188,8 +187,7 @@ def _reach(address: str | None) -> None:
     except (OSError, ValueError) as error:
         why = (getattr(error, "strerror", None) or str(error)).lower()
         what = _(_NO_CLUSTER, address=address, why=why)
-        remedy = _("`ray start --head` on its first node prints the address")
-        raise ClusterConfigError(what, remedy=remedy) from None
+        raise ClusterConfigError(what, remedy=_("`ray start --head` on its first node prints the address")) from None
 
 
 def _remove(group: Any) -> None:

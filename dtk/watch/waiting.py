@@ -243,8 +243,7 @@ def _why(states: Sequence[State], waiting: list[State], awaited: list[State]) ->
     if not waiting:
         return _together(states)
     if all(state.blocked == "connecting" for state in waiting):
-        remedy = _("make the strategy on every worker, before anything that may end or wait")
-        return "missing", in_words(silent, remedy)
+        return "missing", in_words(silent, _("make the strategy on every worker, before anything that may end or wait"))
     if gone := [state for state in awaited if state.what == "finished"]:
         words = clauses([_after(_does("finished", gone), gone), _who_waits(waiting)])
         if all(state.call in _EVALUATES for state in waiting):
