@@ -74,9 +74,11 @@ def _until_idle(session: Session) -> bool:
 
 def _frees(session: Session, way: str) -> bool:
     """Tries this way; whether no worker is in a cell any more."""
+    before = None
     if way == "gate":  # all are held, those behind go on to the highest counters, and there each stops
         session.hold(raises=True)
-    until, before = time.monotonic() + _SECONDS[way], _progress(session)
+        before = _progress(session)
+    until = time.monotonic() + _SECONDS[way]
     while time.monotonic() < until:
         # Whoever waits is freed once; what it calls next may wait again, so it is said anew.
         for peer in session.peers:
@@ -86,7 +88,7 @@ def _frees(session: Session, way: str) -> bool:
                 peer.ask("interrupt")
         if _until_idle(session):
             return True
-        now = _progress(session)
+        now = _progress(session) if way == "gate" else None
         if way == "gate" and now == before:  # nobody comes nearer to it
             return False
         before = now
