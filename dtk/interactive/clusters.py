@@ -104,7 +104,7 @@ class Cluster:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        return f"<Cluster workers={self.workers} cells={self._session.number} {state}>"
+        return f"<Cluster workers={self.workers} cells={len(self._session.cells)} {state}>"
 
     def __enter__(self) -> Cluster:
         return self
@@ -253,7 +253,7 @@ class Cluster:
         elif callable(what):
             folder = self._live.started.folder.path / "calls"
             folder.mkdir(mode=0o700, exist_ok=True)
-            (folder / f"{self._session.number + 1}.pkl").write_bytes(ship.pack(what, (), {}))
+            (folder / f"{len(self._session.cells) + 1}.pkl").write_bytes(ship.pack(what, (), {}))
             (folder / "sources.json").write_text(json.dumps(ship.cell_sources()))
             message = {"do": "call"}
         else:
@@ -344,7 +344,7 @@ def cluster(
         words = N_(
             "a cluster of {workers} workers is open, with {cells} cells so far; go on with it, or close() it first"
         )
-        raise ClusterConfigError(_(words, workers=_open.workers, cells=_open._session.number))
+        raise ClusterConfigError(_(words, workers=_open.workers, cells=len(_open._session.cells)))
     job = processes.checked(workers, replicas, seed, keras, start)
     _open = Cluster(processes.start(job))
     return _open

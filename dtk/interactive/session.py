@@ -96,22 +96,13 @@ class Session:
     """The kernel's connections with its workers, and what it has sent them."""
 
     def __init__(self, started: Started):
-        self.started = started
+        self.started, self.peers = started, started.peers
         self.output = CellPrinter(started.folder)
         self.cells: list[Cell] = []
         # Whether all workers went through the same: no cell for all has failed, nothing was interrupted or replaced.
         self.alike = True
         self.outcome = CellOutcome()  # of the last wait, as far as it had come when it was interrupted
         self._asked: tuple[Peer | None, float] = (None, 0.0)  # who has asked, and until when it is heard first
-
-    @property
-    def peers(self) -> list[Peer]:
-        return self.started.peers
-
-    @property
-    def number(self) -> int:
-        """Of the last cell."""
-        return len(self.cells)
 
     def idle(self) -> list[Peer]:
         return [peer for peer in self.peers if peer.idle]
@@ -152,7 +143,7 @@ class Session:
                 name = self.cells[peer.running - 1].name
                 raise ClusterConfigError(_(words, worker=peer.name, cell=name, place=place))
         everywhere = len(targets) == len(self.peers) and self.alike
-        number = self.number + 1
+        number = len(self.cells) + 1
         self.cells.append(Cell(number, message.get("code"), tuple(targets), cell_here(), not message["value"]))
         self.output.begin()
         for worker in targets:
@@ -260,7 +251,7 @@ class Session:
 
     def _line_in_words(self, file: str, line: int) -> str:
         if file.startswith("<cell "):
-            place = "" if file == f"<cell {self.number}>" else self.cells[int(file[6:-1]) - 1].place
+            place = "" if file == f"<cell {len(self.cells)}>" else self.cells[int(file[6:-1]) - 1].place
         else:  # a script; a function of the notebook has no file
             place = os.path.basename(file) if os.path.isfile(file) else cell_of(file)
         return line_in_words(line, self._text(file, line), place)
