@@ -110,18 +110,14 @@ class _Parent:
         self.used = time.monotonic()
 
     def serve(self) -> None:
-        while self._is_wanted():
+        # Where the system can't be asked to kill this process with its guard, it has to look for the guard itself.
+        while os.getppid() == self.guard and (self.children or time.monotonic() - self.used <= self.idle):
             sentinels = [child.sentinel for child in self.children.values()]
             # A grandchild may hold a dead worker's sentinel open, hence the short look while workers run.
             ready = connection.wait([self.commands, *sentinels], timeout=0.05 if sentinels else 1.0)
             if self.commands in ready and not self._read():
                 return
             self._report_exits()
-
-    def _is_wanted(self) -> bool:
-        idle = not self.children and time.monotonic() - self.used > self.idle
-        # Where the system can't be asked to kill this process with its guard, it has to ask for the guard itself.
-        return os.getppid() == self.guard and not idle
 
     def _read(self) -> bool:
         data = os.read(self.commands, 1 << 20)
