@@ -246,7 +246,7 @@ class _Traps:
 
     def clear(self) -> None:
         """Kills the agents that are stopped and can't end by themselves."""
-        for member, how in self.broken.items():
+        for member, how in [*self.broken.items()]:  # the threads that read add to it
             if how == signal.SIGSTOP:
                 signal_below(self.machines[member].facts["pid"])
         self.broken.clear()
