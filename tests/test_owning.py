@@ -28,7 +28,7 @@ def killed_inside(parent):
 
 @pytest.mark.parametrize("how", [killed, killed_inside])
 @pytest.mark.slow  # a new parent for each
-def test_a_dead_parent_is_replaced_with_a_line_in_its_log_only(start, how, capfd):
+def test_a_dead_parent_is_replaced_without_a_word(start, how, capfd):
     first = dtk.run(os.getpid, start=start)
     parent = warm.parent(start == "warm")
     pid, family = parent.pid, psutil.Process(parent.pid).children(recursive=True)
@@ -42,7 +42,6 @@ def test_a_dead_parent_is_replaced_with_a_line_in_its_log_only(start, how, capfd
     assert parent.pid != pid
     assert said.err == ""
     assert all(line.startswith("dtk: cluster of 2 workers") for line in said.out.splitlines())
-    assert f"dtk: in place of parent {pid}, which was killed by signal 9\n" in parent.log.read_text()
     assert wait_gone([pid, *(process.pid for process in family)]) == []
 
 
@@ -53,14 +52,12 @@ def test_a_parent_that_nobody_uses_ends_and_the_next_run_starts_another(start, m
     parent.replace(parent.pid)  # with that limit
     try:
         dtk.run(os.getpid, start=start)
-        pid, log = parent.pid, parent.log
+        pid = parent.pid
         family = [pid, *(process.pid for process in psutil.Process(pid).children(recursive=True))]
         assert wait_gone(family, 20) == []
-        assert "dtk: no run used this parent for 0.5 s; it ends\n" in log.read_text()
         monkeypatch.undo()
         assert len(dtk.run(os.getpid, start=start).results) == 2
         assert parent.pid != pid
-        assert parent.log.read_text().startswith(f"dtk: in place of parent {pid}, which had ended\n")
     finally:
         monkeypatch.undo()
         parent.replace(parent.pid)

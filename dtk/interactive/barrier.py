@@ -117,19 +117,13 @@ class Gate:
             frame = frame.f_back
         return ("", 0, "", 0) if inner is None or outer is None else (*inner, *outer)
 
-    def hold(self, limits: dict[str, int], raises: bool = False) -> None:
-        """Lets no collective begin from these numbers on; none at all for a counter that is not named.
+    def hold(self, limits: dict[str, int] | None, raises: bool = False) -> None:
+        """Lets no collective begin from these numbers on; none at all for a counter that is not named; None: lets all.
 
         raises: threads that come there are not held but stopped.
         """
         with self._condition:
-            self._raises, self._limits = raises, dict(limits)
-            self._condition.notify_all()
-
-    def open(self) -> None:
-        """Lets all collectives begin."""
-        with self._condition:
-            self._limits = None
+            self._raises, self._limits = raises, limits
             self._condition.notify_all()
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import html
 import json
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,17 +50,15 @@ class CellFailed(DtkError):
         said: Sequence[tuple[Sequence[int], str]],
         *,
         worker: int,
-        tracebacks: Mapping[int, str],
-        waits: Mapping[int, Sequence[int]],
+        tracebacks: dict[int, str],
+        waits: dict[int, list[int]],
         remedy: str = "",
     ):
         """said: the message in parts: of which workers (of none: of the cluster), what."""
         parts = (f"{workers_in_words(workers)} {words}" if workers else words for workers, words in said)
         super().__init__(_("; ").join(parts), remedy=remedy)
-        self.worker = worker
-        self.tracebacks = dict(tracebacks)
-        self.waits = {each: list(awaited) for each, awaited in waits.items()}
-        self._said = list(said)
+        self.worker, self.tracebacks, self.waits = worker, tracebacks, waits
+        self._said = said
 
     def _render_traceback_(self) -> list[str]:
         by_text: dict[str, list[int]] = {}
@@ -72,15 +69,14 @@ class CellFailed(DtkError):
             lines += [named(workers), *folded(text.rstrip().splitlines()), ""]
         if len(self._said) == 1 and not self.remedy:
             return [*lines, *super()._render_traceback_()]
-        parts = [f"{named(workers)} {words}" if workers else words for workers, words in self._said]
-        return [*lines, f"{type(self).__name__}:", *parts, *(self._ways_on() if self.remedy else [])]
-
-    def _ways_on(self) -> list[str]:
-        """A line for each."""
-        awaited = {worker for others in self.waits.values() for worker in others} - {*self.waits}
-        one = N_("%%worker {worker}, with the lines that it has not run, lets it catch up")
-        ways = [*(_(one, worker=worker) for worker in sorted(awaited)), _("cluster.free() ends the wait")]
-        return [_("then: {way}", way=way) if way is ways[0] else _("or: {way}", way=way) for way in ways]
+        lines += [f"{type(self).__name__}:"]
+        lines += [f"{named(workers)} {words}" if workers else words for workers, words in self._said]
+        if self.remedy:
+            awaited = {worker for others in self.waits.values() for worker in others} - {*self.waits}
+            one = N_("%%worker {worker}, with the lines that it has not run, lets it catch up")
+            ways = [*(_(one, worker=worker) for worker in sorted(awaited)), _("cluster.free() ends the wait")]
+            lines += [_("then: {way}", way=ways[0]), *(_("or: {way}", way=way) for way in ways[1:])]
+        return lines
 
 
 class Stays(str):
@@ -108,20 +104,7 @@ class Cluster:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        return f"<Cluster workers={self.workers} cells={self._session.number} {state}>"
-
-    def _repr_html_(self) -> str | None:
-        """In a notebook that someone looks at: what each worker does, and where its log is."""
-        if environment.live_mode() != "widgets":
-            return None
-        import pandas as pd
-
-        cells, rows = self._session.cells, []
-        for peer in self._session.peers:
-            does = cells[peer.running - 1].name if peer.running else _("waits for a cell")
-            rows.append((peer.name, _("has ended") if peer.lost is not None else does))
-        table = pd.DataFrame(rows, columns=[repr(self)[1:-1], ""]).to_html(index=False)
-        return f"{table}<p><code>{html.escape(str(self._session.started.folder.path))}</code></p>"
+        return f"<Cluster workers={self.workers} cells={len(self._session.cells)} {state}>"
 
     def __enter__(self) -> Cluster:
         return self
@@ -166,10 +149,9 @@ class Cluster:
             The values in the order of the workers; of a model a dictionary, {name of the weight: array}; of what
             several replicas of a worker have a list.
         """
-        self._check_open()
         targets, code = self._targets(workers), checked(code)
         values = []
-        for peer in (self._session.peers[worker] for worker in targets):
+        for peer in (self._live.peers[worker] for worker in targets):
             answer = peer.ask("pull", PULL_SECONDS, code=code)
             if answer is None:
                 raise peer.silent(PULL_SECONDS)
@@ -183,8 +165,7 @@ class Cluster:
 
         Reads each worker's own copies and takes no all-reduce, so that it also works while a worker waits in one.
         """
-        self._check_open()
-        living = [peer for peer in self._session.peers if peer.lost is None]
+        living = [peer for peer in self._live.peers if peer.lost is None]
         return table({peer.number: (peer.ask("look") or {}).get("rows", []) for peer in living})
 
     def sync(self, *names: str, from_worker: int = 0) -> str:
@@ -195,7 +176,7 @@ class Cluster:
                 is to be equal on all workers.
             from_worker: whose.
         """
-        self._check_idle("sync")
+        _check_idle("sync", self._live.peers)
         (giver,) = self._targets([from_worker])
         return repair.sync(self._session, list(names), giver)
 
@@ -205,23 +186,18 @@ class Cluster:
         The cells that went through run again there, up to the first all-reduce of each; plain values that it lacks, and
         all variables, come from another worker. Iterators begin anew.
         """
-        self._check_open()
         (number,) = self._targets([worker])
-        busy = [peer.number for peer in self._session.running() if peer.number != number]
-        if busy:
-            raise ClusterConfigError(_busy("restart", busy))
+        _check_idle("restart", [peer for peer in self._live.running() if peer.number != number])
         return repair.restart(self._session, number)
 
     def pause(self) -> str:
         """Holds the workers of each cell before its collectives from now on: `step` lets them through one."""
-        self._check_open()
-        self._session.hold()
+        self._live.hold()
         return _("each cell is held before its first collective; step() lets it through one, resume() through all")
 
     def step(self) -> None:
         """Lets the workers that are held through one collective, all the same."""
-        self._check_open()
-        if len(self._session.idle()) == self.workers:
+        if len(self._live.idle()) == self.workers:
             words = _("step: no worker is held; cluster.pause() holds those of the next cell")
             raise ClusterConfigError(words)
         self._session.step()
@@ -229,13 +205,12 @@ class Cluster:
 
     def resume(self) -> None:
         """Lets the workers that are held go on to their cell's end."""
-        self._check_open()
-        self._session.open()
+        self._live.open()
         self._await()
 
     def so_far(self) -> Run:
         """Returns what `dtk.Recorder` and `dtk.record_step` recorded so far, as a `dtk.Run`; the session goes on."""
-        self._check_idle("so_far")
+        _check_idle("so_far", self._live.peers)
         started, folder = self._session.started, launch.new_folder(self._job())  # a directory of its own
         self._session.do("snapshot", folder=str(folder.path))
         seconds = time.monotonic() - started.clock
@@ -258,8 +233,8 @@ class Cluster:
 
     def free(self) -> str:
         """Ends the cells that wait in a collective, makes collectives usable again, compares replicas, says how."""
-        self._check_open()
-        return repair.free(self._session) if self._session.running() else repair.compare(self._session)[1]
+        session = self._live  # the gate would stop nobody who waits in a collective
+        return repair.stop(session, ["abort"]) if session.running() else repair.compare(session)[1]
 
     def close(self) -> None:
         """Ends the workers. A second time it does nothing."""
@@ -273,18 +248,17 @@ class Cluster:
     # ---- how
 
     def _send(self, what: Any, targets: list[int], value: bool) -> CellOutcome:
-        self._check_open()
         if isinstance(what, str):
             message = {"do": "cell", "code": checked(what)}
         elif callable(what):
-            folder = self._session.started.folder.path / "calls"
+            folder = self._live.started.folder.path / "calls"
             folder.mkdir(mode=0o700, exist_ok=True)
-            (folder / f"{self._session.number + 1}.pkl").write_bytes(ship.pack(what, (), {}))
+            (folder / f"{len(self._session.cells) + 1}.pkl").write_bytes(ship.pack(what, (), {}))
             (folder / "sources.json").write_text(json.dumps(ship.cell_sources()))
             message = {"do": "call"}
         else:
             raise ClusterConfigError(_("run({what!r}): it takes code as a string, or a function", what=what))
-        self._session.send(targets, {**message, "value": value})
+        self._live.send(targets, {**message, "value": value})
         return self._await()
 
     def _value(self, end: Message) -> Any:
@@ -301,8 +275,8 @@ class Cluster:
         try:
             outcome = session.wait()
         except KeyboardInterrupt:
-            freed = repair.interrupt(session)
-            words = _("{cell} was interrupted: {how}", cell=session.cells[-1].name, how=freed)
+            how = repair.stop(session, ["gate", "python", "abort"])
+            words = _("{cell} was interrupted: {how}", cell=session.cells[-1].name, how=how)
             raise RunInterrupted(words, session.started.folder) from None
         if outcome.unlike:
             _say_unlike(session, outcome.unlike)
@@ -329,20 +303,19 @@ class Cluster:
             whole_number("worker", worker, 0, self.workers - 1)
         return sorted({*found})
 
-    def _check_idle(self, who: str) -> None:
-        self._check_open()
-        busy = [peer.number for peer in self._session.peers if not peer.idle]
-        if busy:
-            raise ClusterConfigError(_busy(who, busy))
-
-    def _check_open(self) -> None:
+    @property
+    def _live(self) -> Session:
+        """The session of a cluster that is open; ClusterConfigError where it is closed."""
         if self._closed:
             raise ClusterConfigError(_(_NONE_OPEN))
+        return self._session
 
 
-def _busy(who: str, busy: Sequence[int]) -> str:
-    words = N_("{who}: in a cell, or ended: {workers}; cluster.free() frees those that wait")
-    return _(words, who=who, workers=workers_in_words(busy))
+def _check_idle(who: str, peers: Sequence[processes.Peer]) -> None:
+    busy = [peer.number for peer in peers if not peer.idle]
+    if busy:
+        words = N_("{who}: in a cell, or ended: {workers}; cluster.free() frees those that wait")
+        raise ClusterConfigError(_(words, who=who, workers=workers_in_words(busy)))
 
 
 def cluster(
@@ -371,7 +344,7 @@ def cluster(
         words = N_(
             "a cluster of {workers} workers is open, with {cells} cells so far; go on with it, or close() it first"
         )
-        raise ClusterConfigError(_(words, workers=_open.workers, cells=_open._session.number))
+        raise ClusterConfigError(_(words, workers=_open.workers, cells=len(_open._session.cells)))
     job = processes.checked(workers, replicas, seed, keras, start)
     _open = Cluster(processes.start(job))
     return _open

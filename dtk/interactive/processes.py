@@ -68,10 +68,6 @@ class Peer:
     def idle(self) -> bool:
         return self.lost is None and self.running is None
 
-    def say(self, message: Message) -> None:
-        """Sends the main thread a message."""
-        self.links["cells"].send(message)
-
     def ask(self, do: str, seconds: float = 5.0, **more: Any) -> Message | None:
         """What the control thread answers, within so many seconds; None where the worker has ended."""
         control = self.links.get("control")
@@ -133,14 +129,11 @@ def start(job: Job) -> Started:
 
 
 def _started(job: Job, folder: RunFolder, clock: float) -> Started:
-    assert isinstance(job.place, Localhost)
-    source = job.place.open(job, folder, lambda: None)
+    source = Localhost().open(job, folder, lambda: None)
     configs, specs = launch.specs(job, folder, source, clock)
     started = Started(job, folder, clock, configs, specs, source, wire.listen(folder.path / wire.SOCKET))
     try:
-        for number in range(job.workers):
-            started.peers.append(_process(started, number))
-        _connect(started, started.peers)
+        _bring_up(started, range(job.workers))
     except BaseException:
         end(started)
         raise
@@ -152,8 +145,7 @@ def replace(started: Started, number: int) -> None:
     old = started.peers[number]
     kill(started, [old])
     old.close()
-    started.peers[number] = _process(started, number, again=True)
-    _connect(started, [started.peers[number]])
+    _bring_up(started, [number], again=True)
 
 
 def end(started: Started) -> None:
@@ -165,16 +157,6 @@ def end(started: Started) -> None:
     (started.folder.path / wire.SOCKET).unlink(missing_ok=True)
 
 
-def _process(started: Started, number: int, again: bool = False) -> Peer:
-    """again: another one was there before, and what it wrote stays."""
-    source = started.source
-    peer = Peer(number, f"{started.folder.path.name}-{time.monotonic_ns()}-cells-{number}")
-    # What another worker in its place records does not go on where the one before has ended.
-    source.start(peer.key, {**started.specs[number], "again": again})
-    source.wait_started([peer.key])
-    return peer
-
-
 def kill(started: Started, peers: list[Peer]) -> None:
     """SIGKILL, and waits until they are gone."""
     keys = [peer.key for peer in peers]
@@ -184,13 +166,27 @@ def kill(started: Started, peers: list[Peer]) -> None:
         peer.lost, peer.running = -signal.SIGKILL, None
 
 
-def _connect(started: Started, peers: list[Peer]) -> None:
-    """Waits for these workers, which call when they have a strategy."""
-    deadline = time.monotonic() + START_SECONDS
+def _bring_up(started: Started, numbers: Sequence[int], again: bool = False) -> None:
+    """Starts these workers, and waits until they have called, which they do when they have a strategy.
+
+    again: others were there before, and what they wrote stays; what these record does not go on from there.
+    """
+    for number in numbers:
+        peer = Peer(number, f"{started.folder.path.name}-{time.monotonic_ns()}-cells-{number}")
+        started.source.start(peer.key, {**started.specs[number], "again": again})
+        started.source.wait_started([peer.key])
+        started.peers[number : number + 1] = [peer]
+    peers, deadline = [started.peers[number] for number in numbers], time.monotonic() + START_SECONDS
     while late := [peer for peer in peers if len(peer.links) < 2]:
         sources: list[Any] = [started.listener, started.source]
         select.select(sources, [], [], 0.1)
-        _admit(started)
+        while select.select([started.listener], [], [], 0)[0]:
+            caller = Wire(started.listener.accept()[0])
+            hello = caller.next(_HELLO_SECONDS)  # it says first who it is
+            if hello is None:
+                caller.close()
+            else:
+                started.peers[hello["worker"]].links[hello["channel"]] = caller
         if ended := lost(started, peers):
             watch = Watch(started.folder, started.clock)
             watch.take_exits({peer.number: started.source.exited[peer.key] for peer in ended})
@@ -200,17 +196,6 @@ def _connect(started: Started, peers: list[Peer]) -> None:
             log = " / ".join(started.folder.worker(late[0].number).log_end(5))
             said = _(what, worker=late[0].name, seconds=START_SECONDS, log=log)
             raise WorkerFailed(said, worker=late[0].number, folder=started.folder)
-
-
-def _admit(started: Started) -> None:
-    """Takes in the workers that have called. Each says by its first line who it is."""
-    while select.select([started.listener], [], [], 0)[0]:
-        caller = Wire(started.listener.accept()[0])
-        hello = caller.next(_HELLO_SECONDS)
-        if hello is None:
-            caller.close()
-        else:
-            started.peers[hello["worker"]].links[hello["channel"]] = caller
 
 
 def gone(started: Started) -> bool:

@@ -12,13 +12,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from dtk.interactive import processes
-from dtk.interactive.session import CellOutcome, Session
+from dtk.interactive.session import Session
 from dtk.language import N_, _, first_three, ngettext
 from dtk.live.text import workers_in_words
 
-# How long each way may take; the gate less where nobody comes nearer to it.
-GATE_SECONDS, STILL_SECONDS = 2.0, 0.3
-_SECONDS = {"python": 0.9, "abort": 4.0}
+_SECONDS = {"gate": 2.0, "python": 0.9, "abort": 4.0}  # that each way may take
+_STILL_SECONDS = 0.3
 _ABOVE = 1000  # between the highest key ever used and the next
 
 HOW = {
@@ -29,27 +28,20 @@ HOW = {
 }
 
 
-def interrupt(session: Session) -> str:
-    """Stops what runs, with as little lost as possible, and says how."""
-    return _stop(session, session.outcome, ("gate", "python", "abort"))
+def stop(session: Session, ways: Sequence[str]) -> str:
+    """Stops what runs, and says how: goes through the ways (keys of HOW) until one is enough.
 
-
-def free(session: Session) -> str:
-    """Ends waits in collectives, where the gate stops nobody, and says how."""
-    return _stop(session, CellOutcome(), ("abort",))
-
-
-def _stop(session: Session, outcome: CellOutcome, ways: Sequence[str]) -> str:
-    """Goes through the ways (keys of HOW) until one is enough; workers that none has freed get new processes."""
+    Workers that none has freed get new processes.
+    """
     with _undisturbed():
-        how = next((way for way in ways if _frees(session, outcome, way)), "process")
+        how = next((way for way in ways if _frees(session, way)), "process")
         session.alike = False
         within = {worker for worker, where in session.where().items() if where.within}  # though its cell may have ended
         new = [peer for peer in session.peers if peer.running is not None or peer.number in within]
         processes.kill(session.started, new)
         session.open()
         session.output.show(last=True)
-        forced = how == "abort" or bool(new) or any(end["op"] for end in outcome.errors.values())
+        forced = how == "abort" or bool(new) or any(end["op"] for end in session.outcome.errors.values())
         replicas = settle(session, enable=forced)[1]
         words = _(HOW["process" if new else how])
         if new:
@@ -70,43 +62,37 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _until_idle(session: Session, outcome: CellOutcome, seconds: float) -> bool:
-    """Whether no worker is in a cell any more, nor a thread of one in a collective, within so many seconds."""
-    deadline = time.monotonic() + seconds
+def _until_idle(session: Session) -> bool:
+    """Whether no worker is in a cell any more, nor a thread of one in a collective, within a moment."""
+    deadline = time.monotonic() + _STILL_SECONDS
     while session.running() or any(where.within for where in session.where().values()):
         if time.monotonic() > deadline:
             return False
-        session.hear(outcome)
+        session.hear()
     return True
 
 
-def _frees(session: Session, outcome: CellOutcome, way: str) -> bool:
+def _frees(session: Session, way: str) -> bool:
     """Tries this way; whether no worker is in a cell any more."""
-    if way == "gate":
-        return _at_the_gate(session, outcome)
+    before = None
+    if way == "gate":  # all are held, those behind go on to the highest counters, and there each stops
+        session.hold(raises=True)
+        before = _progress(session)
     until = time.monotonic() + _SECONDS[way]
     while time.monotonic() < until:
         # Whoever waits is freed once; what it calls next may wait again, so it is said anew.
         for peer in session.peers:
             if way == "abort":
                 peer.ask("abort")
-            if peer.running is not None:
+            if way != "gate" and peer.running is not None:
                 peer.ask("interrupt")
-        if _until_idle(session, outcome, STILL_SECONDS):
+        if _until_idle(session):
             return True
-    return False
-
-
-def _at_the_gate(session: Session, outcome: CellOutcome) -> bool:
-    """All are held, those behind go on to the highest counters, and there each stops."""
-    session.hold(raises=True)
-    began, before = time.monotonic(), _progress(session)
-    while not _until_idle(session, outcome, STILL_SECONDS):
-        now = _progress(session)
-        if now == before or time.monotonic() - began > GATE_SECONDS:
+        now = _progress(session) if way == "gate" else None
+        if way == "gate" and now == before:  # nobody comes nearer to it
             return False
         before = now
-    return True
+    return False
 
 
 def _progress(session: Session) -> list[tuple[int | None, int, int]]:

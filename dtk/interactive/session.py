@@ -29,7 +29,7 @@ from dtk.records import RunFolder
 from dtk.worker.wire import Message
 
 LOOK_SECONDS = 0.25  # between two looks at where workers are, and before the first
-SHOW_SECONDS, HEAR_SECONDS = 0.05, 0.02
+HEAR_SECONDS = 0.05  # also between two looks at their logs
 ASKED_SECONDS = 0.3  # how long one that has asked is heard before others that ask
 TASK_SECONDS = 600.0  # a task may run cells again
 MOST = 1 << 18  # characters of a worker that a cell shows; all of it is in its log
@@ -96,22 +96,13 @@ class Session:
     """The kernel's connections with its workers, and what it has sent them."""
 
     def __init__(self, started: Started):
-        self.started = started
+        self.started, self.peers = started, started.peers
         self.output = CellPrinter(started.folder)
         self.cells: list[Cell] = []
         # Whether all workers went through the same: no cell for all has failed, nothing was interrupted or replaced.
         self.alike = True
         self.outcome = CellOutcome()  # of the last wait, as far as it had come when it was interrupted
         self._asked: tuple[Peer | None, float] = (None, 0.0)  # who has asked, and until when it is heard first
-
-    @property
-    def peers(self) -> list[Peer]:
-        return self.started.peers
-
-    @property
-    def number(self) -> int:
-        """Of the last cell."""
-        return len(self.cells)
 
     def idle(self) -> list[Peer]:
         return [peer for peer in self.peers if peer.idle]
@@ -152,26 +143,24 @@ class Session:
                 name = self.cells[peer.running - 1].name
                 raise ClusterConfigError(_(words, worker=peer.name, cell=name, place=place))
         everywhere = len(targets) == len(self.peers) and self.alike
-        number = self.number + 1
+        number = len(self.cells) + 1
         self.cells.append(Cell(number, message.get("code"), tuple(targets), cell_here(), not message["value"]))
         self.output.begin()
         for worker in targets:
             self.peers[worker].running = number
-            self.peers[worker].say({**message, "id": number, "everywhere": everywhere})
+            self.peers[worker].links["cells"].send({**message, "id": number, "everywhere": everywhere})
 
     def wait(self) -> CellOutcome:
         """Returns when no worker is in a cell, or those that are can't go on."""
         outcome = self.outcome = CellOutcome()
-        looked = shown = time.monotonic()
+        looked = time.monotonic()
         before: dict[int, Where] = {}
         while self.running():
-            self.hear(outcome, asks=True)
+            self.hear(asks=True)
+            self.output.show()
             now = time.monotonic()
-            if now - shown > SHOW_SECONDS:
-                self.output.show()
-                shown = now
             if now - looked > LOOK_SECONDS and self.running():
-                looked, before = now, self._look(outcome, before)
+                looked, before = now, self._look(before)
                 stopped = {*outcome.held, *(wait.worker for wait in outcome.waits)}
                 still = {peer.number for peer in self.running()}
                 if still and still <= stopped:
@@ -184,9 +173,9 @@ class Session:
         outcome.lost = [peer for peer in self.peers if peer.lost is not None]
         return outcome
 
-    def _look(self, outcome: CellOutcome, before: dict[int, Where]) -> dict[int, Where]:
+    def _look(self, before: dict[int, Where]) -> dict[int, Where]:
         """Finds out who is held, who waits for whom, and who met in unlike collectives."""
-        now = self.where()
+        outcome, now = self.outcome, self.where()
         outcome.held = {worker: where.place for worker, where in now.items() if where.held}
         now |= {peer.number: Where.of({}) for peer in self.peers if peer.lost is not None}
         broken = [worker for worker, end in outcome.errors.items() if end["op"]]
@@ -194,7 +183,7 @@ class Session:
         outcome.unlike = outcome.unlike or unlike(now, self.lines)
         return now
 
-    def hear(self, outcome: CellOutcome, asks: bool = False) -> None:
+    def hear(self, asks: bool = False) -> None:
         """Takes in what workers in a cell send within HEAR_SECONDS. asks: whether the learner is asked for lines."""
         running, (asked, until) = self.running(), self._asked
         # Of two that ask, one is heard until it goes on: lines typed at a debugger are for one worker.
@@ -203,18 +192,17 @@ class Session:
         for link in select.select([*links, self.started.source], [], [], HEAR_SECONDS)[0]:
             if link in links:
                 for message in link.receive():
-                    self._take(links[link], message, outcome, asks)
+                    self._take(links[link], message, asks)
                 if time.monotonic() < self._asked[1]:
                     break
         lost(self.started, self.peers)
 
-    def _take(self, peer: Peer, message: Message, outcome: CellOutcome, asks: bool) -> None:
+    def _take(self, peer: Peer, message: Message, asks: bool) -> None:
         if "ask" in message:
             self._answer(peer, message, asks)
         elif message.get("id") == peer.running:
-            outcome.ends[peer.number] = message
             cell = self.cells[message["id"] - 1]
-            cell.ends[peer.number] = message
+            cell.ends[peer.number] = self.outcome.ends[peer.number] = message
             self.alike &= cell.went_through(peer.number) or len(cell.workers) < len(self.peers)
             peer.running = None
 
@@ -228,7 +216,7 @@ class Session:
         except KeyboardInterrupt:
             pass  # the worker raises it where it asked
         finally:
-            peer.say({**answer, "answers": message["number"]})
+            peer.links["cells"].send({**answer, "answers": message["number"]})
             self._asked = peer, time.monotonic() + ASKED_SECONDS
 
     # ---- where the workers are
@@ -263,7 +251,7 @@ class Session:
 
     def _line_in_words(self, file: str, line: int) -> str:
         if file.startswith("<cell "):
-            place = "" if file == f"<cell {self.number}>" else self.cells[int(file[6:-1]) - 1].place
+            place = "" if file == f"<cell {len(self.cells)}>" else self.cells[int(file[6:-1]) - 1].place
         else:  # a script; a function of the notebook has no file
             place = os.path.basename(file) if os.path.isfile(file) else cell_of(file)
         return line_in_words(line, self._text(file, line), place)
@@ -290,15 +278,14 @@ class Session:
 
     def open(self) -> None:
         """Holds nobody any more."""
-        for peer in self.peers:
-            peer.ask("open")
+        self._limit(None)
 
     def highest(self) -> dict[str, int]:
         """The highest number of each counter that a worker has."""
         keys = [where.keys for where in self.where().values()]
         return {counter: max(each.get(counter, 0) for each in keys) for each in keys for counter in each}
 
-    def _limit(self, limits: dict[str, int], raises: bool = False) -> None:
+    def _limit(self, limits: dict[str, int] | None, raises: bool = False) -> None:
         for peer in self.peers:
             peer.ask("hold", limits=limits, raises=raises)
 
@@ -309,7 +296,7 @@ class Session:
         chosen = [self.peers[worker] for worker in targets] if targets is not None else self.idle()
         number = time.monotonic_ns()
         for peer in chosen:
-            peer.say({"do": what, "id": number, **more})
+            peer.links["cells"].send({"do": what, "id": number, **more})
         answers: dict[int, Message] = {}
         for peer in chosen:
             while peer.number not in answers:

@@ -62,9 +62,6 @@ class _Hook(DisplayHook):
         else:
             self.shell.display_pub.publish(format_dict, md_dict)
 
-    def finish_displayhook(self) -> None:
-        self._is_active = False
-
 
 class Shell(InteractiveShell):
     """IPython without a terminal and without files of its own: no history, no profile."""

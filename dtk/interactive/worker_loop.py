@@ -186,13 +186,12 @@ class WorkerLoop:
             return self.kept(numbers(self._read(message["code"])), message["id"])
         if do == "hold":
             self.gate.hold(message["limits"], message["raises"])
-        elif do == "open":
-            self.gate.open()
         elif do == "abort":
             collectives.abort("dtk: freed")
         elif do == "interrupt" and self.running is not None and not self.within:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        return self._where()
+        state = {"cell": self.running, "place": self.gate.place(), "held": sorted(self.gate.held.values())}
+        return {**state, "cpu": time.process_time(), "within": len(self.within), **self._collectives()}
 
     def _read(self, code: str) -> Any:
         """An expression's value; what would take a collective is refused: no other worker takes part in that.
@@ -204,10 +203,6 @@ class WorkerLoop:
             words = N_("{code}: in a cell names alone are read, with attributes and numbers, such as model.weights[0]")
             raise DtkError(_(words, code=code))
         return eval(compile(tree, "<pull>", "eval"), dict(self.shell.user_ns))
-
-    def _where(self) -> Message:
-        state = {"cell": self.running, "place": self.gate.place(), "held": sorted(self.gate.held.values())}
-        return {**state, "cpu": time.process_time(), "within": len(self.within), **self._collectives()}
 
     def _collectives(self) -> Message:
         """The next number of each counter, and this cell's last collectives, to be compared with other workers'."""
@@ -228,7 +223,7 @@ class _Reader(pickle.Unpickler):
 
 def _settle(loop: WorkerLoop, message: Message) -> Message:
     """Every counter goes on from a number that no collective has had; enable: after an abort, or with a new peer."""
-    loop.gate.open()
+    loop.gate.hold(None)
     if message["enable"]:
         collectives.enable()
     collectives.set_keys(message["number"])
@@ -263,17 +258,12 @@ def _give(loop: WorkerLoop, message: Message) -> Message:
     return {"count": len(arrays)}
 
 
-def _given(loop: WorkerLoop, message: Message) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(variables, `_rest`) of the file that another worker of this user has written."""
-    arrays, rest = pickle.loads((loop.place.run.path / message["file"]).read_bytes())
-    return arrays, rest
-
-
 def _take(loop: WorkerLoop, message: Message) -> Message:
-    """Takes over the variables that `_give` has written."""
+    """Takes over the variables that `_give` has written, of another worker of this user."""
     found = dict(_variables(loop, message["names"]))
     gives = loop.place.worker == message["giver"]
-    for name, array in _given(loop, message)[0].items():
+    arrays, _others = pickle.loads((loop.place.run.path / message["file"]).read_bytes())
+    for name, array in arrays.items():
         if name not in found:
             if not message["names"]:
                 continue
@@ -322,7 +312,7 @@ def _replay(loop: WorkerLoop, message: Message) -> Message:
     Answers which cells ended early, by number, {"cut": [...], "failed": [...]}, and names, {"taken": [...], "lacking":
     [...]}.
     """
-    given = _given(loop, message)[1] if message["file"] else {}
+    given = pickle.loads((loop.place.run.path / message["file"]).read_bytes())[1] if message["file"] else {}
     space = loop.shell.user_ns
     loop.local["on"] = True
     loop.gate.hold({}, raises=True)
@@ -334,7 +324,7 @@ def _replay(loop: WorkerLoop, message: Message) -> Message:
                 answer["cut" if end["stopped"] else "failed"].append(number)
         _build(loop, given.get("optimizers", {}))
     finally:
-        loop.gate.open()
+        loop.gate.hold(None)
         loop.local["on"] = False
     taken = {name: value for name, value in given.get("plain", {}).items() if name not in space}
     space.update(taken)

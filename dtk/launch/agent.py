@@ -32,8 +32,7 @@ from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
 
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
-TURN_SECONDS = 0.25  # in which nothing is heard and no worker ends
-_LOOK = 0.25  # seconds between two looks at the vitals
+TURN_SECONDS = 0.25  # in which nothing is heard and no worker ends: between two looks at files and vitals
 _REACH_SECONDS = 4.0
 # What decides how many threads a worker has, where it is set on the machine.
 _COUNTS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "TF_GRPC_WORKER_CACHE_THREADS")
@@ -55,8 +54,7 @@ class Agent:
         self._waiting: list[messages.Start] = []  # workers to be started when the parent is ready
         self._workers: dict[str, Path] = {}  # each with its corner of the run's directory
         self._news = News()
-        self._port: socket.socket | None = None
-        self._looked = 0.0
+        self._port = contextlib.ExitStack()  # what holds the next worker's port open
 
     # ---- what it hears
 
@@ -76,13 +74,12 @@ class Agent:
 
     def answer_facts(self) -> Found:
         """What this machine is and has."""
-        versions = environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle")
         return {
             "at": time.monotonic(),
             "host": platform.node(),
             "machine": folders.machine(),
             "pid": os.getpid(),
-            "versions": versions,
+            "versions": environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle"),
             "cores": environment.cores(),
             "env": {name: os.environ[name] for name in _COUNTS if name in os.environ},
             "root": str(self.root),
@@ -90,16 +87,11 @@ class Agent:
 
     def answer_reserve(self) -> Found:
         """A port that is free, and held open until a worker starts."""
-        self._release()
-        self._port = socket.socket()
-        self._port.bind(("", 0))
-        self._port.listen()
-        return {"port": self._port.getsockname()[1]}
-
-    def _release(self) -> None:
-        if self._port is not None:
-            self._port.close()
-        self._port = None
+        self._port.close()
+        held = self._port.enter_context(socket.socket())
+        held.bind(("", 0))
+        held.listen()
+        return {"port": held.getsockname()[1]}
 
     def answer_reach(self, addresses: list[str]) -> Found:
         """Addresses that this machine can't reach, each with the error's number and the system's words."""
@@ -124,7 +116,7 @@ class Agent:
             return {"found": False}
 
     def _start(self, message: messages.Start) -> None:
-        self._release()
+        self._port.close()
         spec, attempt = message.spec, message.attempt
         run = Path(spec["dir"])
         run.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -181,7 +173,9 @@ class Agent:
                 ended.append(messages.Exited(key, code, at))
                 del self._workers[key]
                 self.source.forget([key])
-        return [*said, *ended, *self._signs()]
+        vitals = {key: self.source.vitals(key) for key in self._workers if key in self.source.started}
+        signs = messages.VitalSigns({key: list(seen) for key, seen in vitals.items() if seen is not None})
+        return [*said, *ended, signs]
 
     def _start_waiting(self) -> None:
         if not self._waiting or not (self.source.ready or not self.source.lives()):
@@ -199,21 +193,9 @@ class Agent:
             words = getattr(error, "strerror", None) or str(error)
             self._said += [messages.Refused(start.key, number, words) for start in waiting]
 
-    def _signs(self) -> list[Message]:
-        now = time.monotonic()
-        if now - self._looked < _LOOK:
-            return []
-        self._looked = now
-        found = {}
-        for key in self._workers:
-            seen = self.source.vitals(key) if key in self.source.started else None
-            if seen is not None:
-                found[key] = list(seen)
-        return [messages.VitalSigns(found)]
-
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""
-        self._release()
+        self._port.close()
         self.source.close()
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
@@ -323,11 +305,10 @@ class News:
             state = path.stat()
             known, said, whole = self._files.get(path, (0, 0, 0))
             length = state.st_size if until is None else until
-            if known == state.st_ino and (said == length or (said > length and until is None)):
+            if known == state.st_ino and said == length:
                 return []
-            anew = said >= whole if until is None else said > length  # it was whole before; or it was cut
-            if known != state.st_ino or anew:
-                said = 0
+            if known != state.st_ino or said > length or (until is None and said == whole):
+                said = 0  # it is another one; or it was cut, or whole before and has changed
             with path.open("rb") as file:
                 file.seek(said)
                 while most > 0 and (said < length or not found):

@@ -15,7 +15,6 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +24,7 @@ from dtk import environment
 from dtk.errors import WorkerFailed
 from dtk.records import RunFolder, WorkerFolder
 from dtk.records.events import Evaluation, Outcome, of_kind
-from dtk.watch.watch import port_was_taken
+from dtk.watch.explain import PORT_TAKEN
 
 T = TypeVar("T")
 PORT_ATTEMPTS = 3
@@ -38,10 +37,15 @@ _held: weakref.WeakSet[RunFolder] = weakref.WeakSet()
 
 
 def new_path() -> Path:
-    """A new and empty directory (mode 0700) of this process: of a run here, or of an agent for other machines' runs."""
+    """A new and empty directory (mode 0700) of this process: of a run here, or of an agent for other machines' runs.
+
+    Its number counts on from the newest: the oldest make room, and a clock put back must not make the newest old.
+    """
     runs = environment.scratch("runs")
     _make_room(runs)
-    path = Path(tempfile.mkdtemp(prefix=_next_name(runs), dir=runs))
+    newest = max((path.name for path in runs.iterdir()), default="").partition("-")[0]
+    count = int(newest) + 1 if newest.isdecimal() else 1
+    path = Path(tempfile.mkdtemp(prefix=f"{count:08d}-{datetime.now():%Y%m%d-%H%M%S}-", dir=runs))
     (path / _OWNER).write_text(f"{os.getpid()} {start_of(os.getpid())}")
     return path
 
@@ -54,22 +58,14 @@ def fresh(workers: int, has_evaluator: bool) -> RunFolder:
 
 
 @contextlib.contextmanager
-def in_use(folder: RunFolder) -> Iterator[None]:
-    """Locks the directory while the run lasts, so that no other kernel makes room there; ends with this process."""
-    descriptor = os.open(folder.path, os.O_RDONLY)
+def locked(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[None]:
+    """Locks a run's directory while the run lasts, so that no other kernel makes room there; ends with this process."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        fcntl.flock(descriptor, how)
         yield
     finally:
         os.close(descriptor)
-
-
-def _next_name(runs: Path) -> str:
-    """Counts on from the newest: the oldest make room, and a clock that is put back must not make the newest old."""
-    newest = max((path.name for path in runs.iterdir()), default="")
-    number = newest.partition("-")[0]
-    count = int(number) + 1 if number.isdecimal() else 1
-    return f"{count:08d}-{datetime.now():%Y%m%d-%H%M%S}-"
 
 
 def _make_room(runs: Path) -> None:
@@ -78,13 +74,9 @@ def _make_room(runs: Path) -> None:
     for path in kept[: max(0, len(kept) - KEPT_RUNS)]:
         if path in ours or not _is_free(path):
             continue
-        with contextlib.suppress(OSError):  # a run that is going on, or another kernel was quicker
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(descriptor)
+        # OSError: a run that is going on, or another kernel was quicker.
+        with contextlib.suppress(OSError), locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_free(path: Path) -> bool:
@@ -117,7 +109,6 @@ def start_of(pid: int) -> str | None:
         return None
 
 
-@cache
 def machine() -> str:
     """This boot and this container: pids of another mean nothing here."""
     try:
@@ -149,7 +140,8 @@ def on_free_ports(folder: RunFolder, start: Callable[[], T]) -> T:
         try:
             return start()
         except WorkerFailed:
-            if not port_was_taken(folder):
+            errors = [member.error for member in folder.members]
+            if not any(error is not None and PORT_TAKEN in error["message"] for error in errors):
                 raise
             set_aside(folder, f"port-taken-{number}-{folder.attempt}")
     return start()

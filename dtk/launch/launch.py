@@ -6,7 +6,7 @@ import functools
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -84,7 +84,7 @@ def launch(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str,
     `tick` is called about ten times a second with each member's state; `reader` looks at the members' files more often.
     Whatever ends this call, an interrupt included, the workers are gone when it returns.
     """
-    with folders.in_use(reader.folder):
+    with folders.locked(reader.folder.path):
         return on_free_ports(reader.folder, lambda: _launched(job, reader, clock, tick))
 
 
@@ -199,10 +199,16 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     since, awaited = time.monotonic(), folder.each
     said: set[str] = set()
     policy = StallPolicy(job.stall_timeout)
-    for now in _ticks(members, tick):
-        if watch.alone:
+    drawn = 0.0
+    while True:
+        members.look(0.03)
+        now = time.monotonic()
+        if now - drawn >= 0.1 or watch.finished:
+            tick(waiting.board(members.signs.now()))
+            drawn = now
+        if any(heard.alone for heard in watch.heard):
             _say(_(ALONE, workers=job.workers), said)
-        if watch.open:
+        if any(heard.open for heard in watch.heard):
             _say(_(OPEN, page=page("guide/shared_machines.md")), _said_here)
         if watch.failed:
             raise members.failure()
@@ -211,7 +217,7 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if job.timeout is not None and now - clock > job.timeout:
             message = N_("the run was stopped after its timeout of {seconds:g} s; states: {states}")
             message = _(message, seconds=job.timeout, states=watch.words())
-            stacks = members.stacks()
+            stacks = members.signs.stacks(anew=True)
             members.explain()  # for a figure
             raise RunTimeout(message, folder, stacks, numbers={"timeout": job.timeout})
         if watch.training_ended and awaited == folder.each:
@@ -223,7 +229,8 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if limit is not None and quiet > limit:
             raise _stall(members, limit)
         if policy.warns(quiet, pace):
-            environment.say(policy.warning(quiet, pace, members.waits()))
+            words = waiting.explain(members.workers()).sentence or watch.words()
+            environment.say(policy.warning(quiet, pace, words))
         found = members.cut() or (members.uneven(limit) if limit is not None else None)
         if found is not None:
             waiting.save(folder, found)
@@ -237,7 +244,7 @@ def _say(words: str, said: set[str]) -> None:
 
 
 def _stall(members: Members, limit: float) -> WorkerStalled:
-    watch, stacks = members.watch, members.stacks()
+    watch, stacks = members.watch, members.signs.stacks(anew=True)
     found = members.explain()
     why = found.sentence or _("states: {states}", states=watch.words())
     what, remedy = _("no worker made progress for {seconds:g} s; {why}", seconds=limit, why=why), ""
@@ -249,17 +256,6 @@ def _stall(members: Members, limit: float) -> WorkerStalled:
         )
     numbers = {"seconds": limit}
     return WorkerStalled(what, members.folder, stacks, found.reason, found.edges, remedy=remedy, numbers=numbers)
-
-
-def _ticks(members: Members, tick: Tick) -> Iterator[float]:
-    drawn = 0.0
-    while True:
-        members.look(0.03)
-        now = time.monotonic()
-        if now - drawn >= 0.1 or members.watch.finished:
-            tick(members.board())
-            drawn = now
-        yield now
 
 
 KILL_SECONDS = 2.0
@@ -314,26 +310,14 @@ class Members:
             now = time.monotonic()  # killed from outside; the system kills its workers along with it
             exits = {k: exits.get(k, (-signal.SIGKILL, now)) for k in range(len(self.keys))}
         self.watch.take_exits(exits)
-        self.watch.take_lost(self.source.lost())
+        for member, words in self.source.lost().items():
+            self.watch.heard[member].lost = words
         self.reader.look()  # after the exits: what a process wrote before its end is then known
         self.signs.look()
 
-    def board(self) -> list[Line]:
-        """Each member's line in the live view."""
-        return waiting.board(self.signs.now())
-
-    def stacks(self) -> str:
-        """Each member's state and Python stack; all are asked anew."""
-        self.signs.ask()
-        return self.signs.stacks()
-
-    def waits(self) -> str:
-        """Who waits for whom, in words, by what they have answered so far."""
-        return waiting.explain(self._workers()).sentence or self.watch.words()
-
     def explain(self) -> Waiting:
         """Who of the workers waits for whom, by what they answered last; also written to the run's directory."""
-        found = waiting.explain(self._workers())
+        found = waiting.explain(self.workers())
         waiting.save(self.folder, found)
         return found
 
@@ -344,10 +328,10 @@ class Members:
         sits in a collective (for longer, where that is not certain). A chief that saves, reads data, or computes
         alone after the others have ended does neither.
         """
-        if not waiting.uneven(self._workers(), stall_timeout):
+        if not waiting.uneven(self.workers(), stall_timeout):
             return None
         self.signs.ask()  # where they are now, and not where they were when they fell silent
-        states = self._workers()
+        states = self.workers()
         return waiting.explain(states) if waiting.uneven(states, stall_timeout) else None
 
     def cut(self, anew: bool = False) -> Waiting | None:
@@ -361,7 +345,7 @@ class Members:
                 return None
             self._asked = now
         found = self.source.cut()
-        return waiting.cut(self._workers(), found, self.watch.hosts) if found else None
+        return waiting.cut(self.workers(), found, self.watch.hosts) if found else None
 
     def failure(self) -> WorkerFailed:
         """The error that names who failed first, or who made the others fail without failing itself."""
@@ -373,7 +357,7 @@ class Members:
             self.look(0.02)
         self.reader.look()  # what they recorded in the moments before it failed
         self.signs.look(anew=True)
-        states = self._workers()
+        states = self.workers()
         slept = 0.0 if any(self.watch.hosts) else self.signs.slept  # other machines did not sleep with this one
         found = blame_of(self.watch, states, slept, lambda: self.cut(anew=True))
         others = {failure.member for failure in self.watch.failures()} - {found.worker}
@@ -384,6 +368,6 @@ class Members:
         waiting.save(self.folder, graph)
         return error_of(self.watch, found)
 
-    def _workers(self) -> list[State]:
+    def workers(self) -> list[State]:
         """The workers' states; whom an evaluator waits for, no process shows."""
         return self.signs.now()[: self.folder.workers]

@@ -14,8 +14,7 @@ carry us further, because a program has only one of them, shared with whatever e
 TensorFlow's start-up banner into the notebook, and it leaves its workers behind when the kernel is killed.
 
 Messages (`dtk.launch.messages`) come on stdin and leave on stdout, a line each. The end of stdin means that the kernel
-is gone, however it went: every worker is killed at once. Should the parent itself be killed or busy, the guard sees to
-it.
+is gone: every worker is killed at once.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -111,20 +110,14 @@ class _Parent:
         self.used = time.monotonic()
 
     def serve(self) -> None:
-        while self._is_wanted():
+        # Where the system can't be asked to kill this process with its guard, it has to look for the guard itself.
+        while os.getppid() == self.guard and (self.children or time.monotonic() - self.used <= self.idle):
             sentinels = [child.sentinel for child in self.children.values()]
             # A grandchild may hold a dead worker's sentinel open, hence the short look while workers run.
             ready = connection.wait([self.commands, *sentinels], timeout=0.05 if sentinels else 1.0)
             if self.commands in ready and not self._read():
                 return
             self._report_exits()
-
-    def _is_wanted(self) -> bool:
-        idle = not self.children and time.monotonic() - self.used > self.idle
-        if idle:
-            print(f"dtk: no run used this parent for {self.idle:g} s; it ends", file=sys.stderr, flush=True)
-        # Where the system can't be asked to kill this process with its guard, it has to ask for the guard itself.
-        return os.getppid() == self.guard and not idle
 
     def _read(self) -> bool:
         data = os.read(self.commands, 1 << 20)
@@ -159,8 +152,9 @@ class _Parent:
             return
         at = time.monotonic()
         if len(ended) == len(self.children):
-            # What the workers left in sessions of their own has come to this process (`family.adopt_orphans`).
-            end_children(_trackers())
+            # What the workers left in sessions of their own has come to this process (`adopt_orphans`).
+            helper: Any = resource_tracker._resource_tracker  # multiprocessing's, which a cold start needs
+            end_children({helper._pid})
         for key, child in ended.items():
             del self.children[key]
             self._tell(messages.Exited(key, child.exitcode, at))
@@ -174,14 +168,6 @@ class _Parent:
         """SIGKILL: a worker inside a collective ignores SIGINT and SIGTERM for 20 s and more."""
         for key in keys:
             kill_tree(self.children[key].pid)
-
-
-def _trackers() -> set[int]:
-    """multiprocessing's own helper, which a cold start needs and which stays."""
-    from multiprocessing import resource_tracker
-
-    pid = getattr(resource_tracker._resource_tracker, "_pid", None)
-    return {pid} if isinstance(pid, int) else set()
 
 
 def _serve(options: dict[str, Any]) -> None:

@@ -88,10 +88,8 @@ def check_memory(workers: int, forked: bool, force: bool = False) -> None:
 def check_sizes(workers: Any, replicas: Any = 1, here: bool = True) -> None:
     """Numbers of workers and of replicas in each that can be started together; here: on this machine."""
     cores = environment.cores()
-    for name, value, most in (
-        ("workers", workers, max(16, 4 * cores) if here else MOST_WORKERS),
-        ("replicas", replicas, MOST_REPLICAS),
-    ):
+    most_workers = max(16, 4 * cores) if here else MOST_WORKERS
+    for name, value, most in (("workers", workers, most_workers), ("replicas", replicas, MOST_REPLICAS)):
         if whole_number(name, value) > most:
             words = N_("{name}={value}: this machine has {cores} cores, and dtk starts at most {most} here")
             raise ClusterConfigError(_(words, name=name, value=value, cores=cores, most=most))
@@ -150,32 +148,24 @@ def checked_faults(faults: Any, workers: int, fn: Any) -> tuple[Fault, ...]:
         words = N_("faults={faults!r}: it takes a list, such as [dtk.faults.kill(worker=1, step=20)]")
         raise ClusterConfigError(_(words, faults=faults))
     for fault in faults:
-        refused = _why_not(fault, workers, fn)
-        if refused:
-            raise ClusterConfigError(refused)
+        words = ""
+        if not isinstance(fault, Fault):
+            words = N_(
+                "faults: {fault!r} is no fault; it takes what the functions of dtk.faults make, such as "
+                "dtk.faults.kill(worker=1, step=20)"
+            )
+        elif fault.worker >= workers:
+            words = N_("faults: {fault} with workers={workers}: worker {last} is the last")
+        elif fault.kind == "drop_network" and workers == 1:
+            words = _NO_NETWORK
+        elif fault.kind == "nan" and uses_estimator(fn):
+            words = N_(
+                "faults: {fault} with an Estimator: an Estimator's variables can't be reached from outside; nan is for "
+                "fit and for loops"
+            )
+        if words:
+            raise ClusterConfigError(_(words, fault=fault, workers=workers, last=workers - 1))
     return tuple(faults)
-
-
-def _why_not(fault: Any, workers: int, fn: Any) -> str:
-    """Why a fault can't come; "" where it can."""
-    from dtk.faults import Fault
-
-    words = ""
-    if not isinstance(fault, Fault):
-        words = N_(
-            "faults: {fault!r} is no fault; it takes what the functions of dtk.faults make, such as "
-            "dtk.faults.kill(worker=1, step=20)"
-        )
-    elif fault.worker >= workers:
-        words = N_("faults: {fault} with workers={workers}: worker {last} is the last")
-    elif fault.kind == "drop_network" and workers == 1:
-        words = _NO_NETWORK
-    elif fault.kind == "nan" and uses_estimator(fn):
-        words = N_(
-            "faults: {fault} with an Estimator: an Estimator's variables can't be reached from outside; nan is for "
-            "fit and for loops"
-        )
-    return _(words, fault=fault, workers=workers, last=workers - 1)
 
 
 def fork(start: str, fn: Any = None) -> bool:
@@ -376,7 +366,12 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
     """
     if workers == 1 or force or not environment.on_colab() or ship.uses(fn, "ring"):
         return Layout(workers, replicas, workers, faults)
-    moved, said = _moved(faults)
+    for fault in faults:
+        if fault.kind == "drop_network":
+            raise ClusterConfigError(_(_NO_NETWORK, fault=fault))
+    words = N_("{fault} needs two workers; here it comes to worker 0")
+    said = [_(words, fault=fault) for fault in faults if fault.worker > 0]
+    moved = tuple(dict.fromkeys(replace(fault, worker=0) for fault in faults))
     count = min(workers * replicas, MOST_REPLICAS) if ship.takes_strategy(fn) and not beside else 1
     here = N_("1 worker with {count} replicas")
     if count == 1:
@@ -388,13 +383,3 @@ def layout(fn: Any, workers: int, replicas: int, faults: tuple[Fault, ...], besi
     line = _(line, here=_(here, count=count), workers=workers)
     # A single replica gets the core that a baseline has; the rest is a second worker's, or the evaluator's.
     return Layout(1, count, workers if count == 1 else 1, moved, (line, *said))
-
-
-def _moved(faults: tuple[Fault, ...]) -> tuple[tuple[Fault, ...], list[str]]:
-    """The faults with worker 0 in place of workers that are not started, and a sentence for each that was moved."""
-    for fault in faults:
-        if fault.kind == "drop_network":
-            raise ClusterConfigError(_(_NO_NETWORK, fault=fault))
-    words = N_("{fault} needs two workers; here it comes to worker 0")
-    said = [_(words, fault=fault) for fault in faults if fault.worker > 0]
-    return tuple(dict.fromkeys(replace(fault, worker=0) for fault in faults)), said

@@ -46,17 +46,16 @@ _BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dtk.launc
 class ParentProcess(Source):
     """One parent, warm or cold. Events are kept until their run fetches them, so that two runs can share it.
 
-    A parent that was killed between two runs, or ended because it was not used, is replaced in the next `wait_ready`:
-    only its log says so.
+    A parent that was killed between two runs, or ended because it was not used, is replaced in the next `wait_ready`.
     """
 
     def __init__(self, fork: bool, isolated: bool = False):
         super().__init__()
         self.fork, self.isolated = fork, isolated
         self._lock = threading.RLock()
-        self._begin("")
+        self._begin()
 
-    def _begin(self, first_line: str) -> None:
+    def _begin(self) -> None:
         self.ready = False
         self._problem = ""  # why it can't start workers
         self._incoming = Incoming()
@@ -65,7 +64,6 @@ class ParentProcess(Source):
         modules = [name for name in PRELOAD if name != the_other_keras_2()] if self.fork else []
         options = {"fork": self.fork, "isolated": self.isolated, "idle": idle_seconds(), "log": str(self.log)}
         with self.log.open("wb", buffering=0) as log:
-            log.write(first_line.encode())
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})],
                 stdin=subprocess.PIPE,
@@ -122,7 +120,7 @@ class ParentProcess(Source):
         with self._lock:
             if self.pid == pid:
                 self.close()
-                self._begin(f"dtk: in place of parent {pid}, which ended with {self._process.returncode}\n")
+                self._begin()
 
     def addresses(self, count: int) -> list[str]:
         return [f"127.0.0.1:{port}" for port in free_ports(count)]

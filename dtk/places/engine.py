@@ -116,10 +116,9 @@ class Remote(Source):
         shared: whether they must see one directory, as a restart does that begins where another machine has stopped.
         """
         self._folder, self._files = folder, files_to_send(folder.path)
-        first = not self.lent[0].facts
-        for lent, answer in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
-            lent.facts = answer.found
-        if first:
+        if not self.lent[0].facts:
+            for lent, answer in zip(self.lent, self._ask_all("facts", tick, START_SECONDS), strict=True):
+                lent.facts = answer.found
             check_versions(self.lent)
             self._measure_clocks(tick)
         for lent, answer in zip(self.lent, self._ask_all("reserve", tick), strict=True):
@@ -134,7 +133,7 @@ class Remote(Source):
             found = []
             for _round in range(_ROUNDS):
                 asked = time.monotonic()
-                answer = self._answer(k, self._send(k, "facts"), tick, ANSWER_SECONDS)
+                answer = self._answer(k, self._send(k, "facts"), tick)
                 found.append((answer.arrived - asked, answer.found["at"] - (asked + answer.arrived) / 2))
             lent.ahead = min(found)[1]
 
@@ -153,8 +152,7 @@ class Remote(Source):
         """One directory that each machine sees: the first makes a file there, which the others have to find."""
         name = f"{self._folder.path.name}/.shared"
         for k, lent in enumerate(self.lent):
-            number = self._send(k, "shares", name=name, touch=k == 0)
-            if not self._answer(k, number, tick, ANSWER_SECONDS).found["found"]:
+            if not self._answer(k, self._send(k, "shares", name=name, touch=k == 0), tick).found["found"]:
                 words = N_(
                     "restarts= or evaluator= on {place}: {one} and {other} have no directory in common, where one "
                     "would find what another has saved"
@@ -174,12 +172,13 @@ class Remote(Source):
         numbers = [self._send(k, what, **more) for k in range(len(self.lent))]
         return [self._answer(k, number, tick, seconds) for k, number in enumerate(numbers)]
 
-    def _answer(self, member: int, number: int, tick: Callable[[], None], seconds: float) -> messages.Answer:
-        deadline = time.monotonic() + seconds
+    def _answer(
+        self, member: int, number: int, tick: Callable[[], None], seconds: float = ANSWER_SECONDS
+    ) -> messages.Answer:
+        deadline, lent = time.monotonic() + seconds, self.lent[member]
         while number not in self._answers:
             self.poll(0.1)
             tick()
-            lent = self.lent[member]
             who = _name_of(lent, member, self._folder.members[member].name)
             if lent.gone:
                 raise ClusterConfigError(_("{worker}: dtk's agent did not start: {why}", worker=who, why=lent.gone))
@@ -212,15 +211,14 @@ class Remote(Source):
     def cut(self) -> list[tuple[int, int, str]]:
         # An evaluator, the last member, has no server that others need.
         lost, addresses = self.lost(), self.addresses(self._folder.workers)
-        running = [self._member[key] for key in self.started if key in self._member and key not in self.exited]
-        there = {member: addresses[member] for member in running if member < len(addresses)}
-        by_address = {address: member for member, address in there.items()}
-        asked = [member for member in there if member not in lost]
+        running = [self._member[key] for key in self.started if key not in self.exited]
+        by_address = {addresses[member]: member for member in running if member < len(addresses)}
+        asked = [member for member in by_address.values() if member not in lost]
         numbers = {member: self._send(member, "reach", addresses=[*by_address]) for member in asked}
         found = []
         for member, number in numbers.items():
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
-                answer = self._answer(member, number, partial(self._still_there, member), ANSWER_SECONDS)
+                answer = self._answer(member, number, partial(self._still_there, member))
                 for address, (error, words) in answer.found["failed"].items():
                     # Refused: the machine is reached, and its worker has no server, or no more; its agent says why.
                     if error != errno.ECONNREFUSED and by_address[address] != member:

@@ -8,7 +8,6 @@ import re
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,18 +65,17 @@ def export(
         words = N_("it imports a module of yours that has the program's name, {name}")
         found.reason = found.reason or _(words, name=PROGRAM)
     text = None if found.reason else _program(found, fn, str(call))
-    job = Job(
-        states=record,
-        payload=payload,
-        **request.of_each_job(fn, seed, keras, "cold", None, record, force=True),  # the image has a Keras of its own
-        workers=workers,
-        share=workers,
-    )
+    fields = request.of_each_job(fn, seed, keras, "cold", None, record, force=True)  # the image has a Keras of its own
     if text is not None:
-        job = replace(job, program=PROGRAM)
+        fields["program"] = PROGRAM
+    job = Job(states=record, payload=payload, workers=workers, share=workers, **fields)
     _write(folder, job, text)
     said = _start(kind, folder, job, image)
-    (folder / "README.md").write_text(_readme(fn, said, found.reason))
+    what = _("`{program}`, a program that can be read and changed", program=PROGRAM)
+    if found.reason:
+        words = N_("`function.pkl`, because {reason}; it needs the same minor version of Python")
+        what = _(words, reason=found.reason)
+    (folder / "README.md").write_text(_(README, name=fn.__name__, what=what, said=said))
     return folder
 
 
@@ -131,25 +129,16 @@ def _start(kind: str, folder: Path, job: Job, image: str | None) -> str:
     """Writes what starts it, files of `templates/` with each @name@ replaced; returns what the README says of it."""
     versions = environment.versions("tensorflow", "dtk")
     known = {"name": job_name(folder.name), "workers": job.workers, "image": image, "port": PORT, **versions}
-    minor = ".".join(str(versions["Python"]).split(".")[:2])
+    known["python"] = ".".join(str(versions["Python"]).split(".")[:2])
     files, words = KINDS[kind]
     for file in files:
         text = (Path(__file__).parent / "templates" / file).read_text()
-        for name, value in {**known, "python": minor}.items():
+        for name, value in known.items():
             text = text.replace(f"@{name}@", str(value))
         (folder / file).write_text(text)
         if file.endswith(".sh"):
             (folder / file).chmod(0o755)
     return _(words, entry="python -m dtk worker .", **known)
-
-
-def _readme(fn: Any, said: str, reason: str) -> str:
-    what = (
-        _("`function.pkl`, because {reason}; it needs the same minor version of Python", reason=reason)
-        if reason
-        else _("`{program}`, a program that can be read and changed", program=PROGRAM)
-    )
-    return _(README, name=fn.__name__, what=what, said=said)
 
 
 SCRIPT_WORDS = N_("""`./start.sh` starts {workers} workers on this machine.
@@ -293,11 +282,8 @@ def _is_the_same(fn: types.FunctionType, source: str) -> bool:
     known = [(name, value) for name, value in _named(fn, ast.parse(source)) if not ship.is_own(value)]
     imported = [name for name, value in known if isinstance(value, types.ModuleType) or callable(value)]
     for head in ("".join(f"import {name}\n" for name in dict.fromkeys(imported)), ""):
-        codes = [
-            each for each in compile(head + source, "source", "exec").co_consts if isinstance(each, types.CodeType)
-        ]
-        for each in codes:
-            if each.co_name == fn.__name__ and _alike(each, fn.__code__):
+        for each in compile(head + source, "source", "exec").co_consts:
+            if isinstance(each, types.CodeType) and each.co_name == fn.__name__ and _alike(each, fn.__code__):
                 return True
     return False
 

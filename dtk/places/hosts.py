@@ -72,14 +72,10 @@ class Pipes:
                     self.send(Query(0, "alive"))
                 with contextlib.suppress(ValueError):  # a line that the command itself prints
                     heard(from_line(line))
-        code = self._process.wait()
-        heard(Gone(self._last_words() or _("ended with exit code {code}", code=code)))
-
-    def _last_words(self) -> str:
+        words = _("ended with exit code {code}", code=self._process.wait())
         with contextlib.suppress(OSError):
-            lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-            return lines[-1].strip() if lines else ""
-        return ""
+            words = self._log.read_text(errors="replace").strip().rpartition("\n")[2].strip() or words
+        heard(Gone(words))
 
     def send(self, message: Message) -> None:
         with self._lock, contextlib.suppress(OSError, ValueError):
@@ -206,7 +202,7 @@ class Practice(Hosts):
         if not self.storage:
             self.storage = tempfile.mkdtemp(prefix="practice-", dir=environment.scratch())
             self._ends.callback(shutil.rmtree, self.storage, ignore_errors=True)
-            self._ends.callback(self._traps.kill)
+            self._ends.callback(self._traps.clear)
         watched = [partial(self._traps.watch, *each) for each in enumerate(heard)]
         self._traps.machines = super().lend(watched, tick)
         for each in self._traps.machines:
@@ -216,11 +212,10 @@ class Practice(Hosts):
     def _clear(self) -> None:
         """Machines that were broken are gone for good, and those that are left are asked for anew."""
         if self._traps.broken:
-            self._traps.kill()
-            self._give_back()
             for member in self._traps.broken:
                 del self.hosts[self._traps.machines[member].address]
-            self._traps.broken.clear()
+            self._traps.clear()
+            self._give_back()
 
 
 @dataclass
@@ -228,13 +223,12 @@ class _Traps:
     """What breaks machines: apart from their place, which the threads that read must not hold.
 
     waiting: by worker, what its machine gets when it stands still. broken: the same, of those that got it. machines: by
-    member of the run. stopped: agents that can't end by themselves.
+    member of the run.
     """
 
     waiting: dict[int, signal.Signals] = field(default_factory=dict)
     broken: dict[int, signal.Signals] = field(default_factory=dict)
     machines: list[LentMachine] = field(default_factory=list)
-    stopped: list[int] = field(default_factory=list)
 
     def watch(self, member: int, heard: OnMessage, message: Message) -> None:
         """Passes on what a machine's agent says, and breaks the machine where its worker stands still."""
@@ -246,15 +240,13 @@ class _Traps:
         events = f"worker-{member}/events.jsonl"
         stalls = isinstance(message, FilePart) and message.file == events and b'"stall"' in b64decode(message.data)
         if stalls and member in self.waiting:
-            self.breaks(member, self.waiting.pop(member))
+            self.broken[member] = self.waiting.pop(member)
+            # To its agent, and to all that this has started.
+            signal_below(self.machines[member].facts["pid"], self.broken[member])
 
-    def breaks(self, member: int, how: signal.Signals) -> None:
-        """Sends the signal to the agent there, and to all that it has started."""
-        self.broken[member] = how
-        pid = self.machines[member].facts["pid"]
-        self.stopped += [pid] * (how == signal.SIGSTOP)
-        signal_below(pid, how)
-
-    def kill(self) -> None:
-        while self.stopped:
-            signal_below(self.stopped.pop())
+    def clear(self) -> None:
+        """Kills the agents that are stopped and can't end by themselves."""
+        for member, how in [*self.broken.items()]:  # the threads that read add to it
+            if how == signal.SIGSTOP:
+                signal_below(self.machines[member].facts["pid"])
+        self.broken.clear()

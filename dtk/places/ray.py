@@ -65,8 +65,11 @@ class _Calls:
             while not self._ended:
                 for message in ray.get(self._actor.turn.remote()):
                     heard(message)
-        except Exception as error:  # the actor's death has several names, and so has the end of Ray itself
-            heard(Gone(_gone(error)))
+        except (ray.exceptions.ActorDiedError, ray.exceptions.ActorUnavailableError) as error:
+            # One that is unavailable has lost an answer, and with it some of what a worker wrote.
+            heard(Gone(_("Ray has lost its actor there ({error})", error=type(error).__name__)))
+        except Exception as error:  # the actor's death has other names as well, and so has the end of Ray itself
+            heard(Gone(_in_short(error)))
 
     def send(self, message: Message) -> None:
         with contextlib.suppress(Exception):  # dead: the thread says so
@@ -158,8 +161,7 @@ class Ray(Engine):
                     nodes,
                     **known,
                 )
-                remedy = _("ask for fewer workers, for less (resources=), or add nodes")
-                raise ClusterConfigError(what, remedy=remedy)
+                raise ClusterConfigError(what, remedy=_("ask for fewer workers, for less (resources=), or add nodes"))
 
     def _actor(self, ray: Any, group: Any, place: int) -> Any:
         resources = {name: each for name, each in self.resources.items() if name not in ("CPU", "GPU")}
@@ -185,8 +187,7 @@ def _reach(address: str | None) -> None:
     except (OSError, ValueError) as error:
         why = (getattr(error, "strerror", None) or str(error)).lower()
         what = _(_NO_CLUSTER, address=address, why=why)
-        remedy = _("`ray start --head` on its first node prints the address")
-        raise ClusterConfigError(what, remedy=remedy) from None
+        raise ClusterConfigError(what, remedy=_("`ray start --head` on its first node prints the address")) from None
 
 
 def _remove(group: Any) -> None:
@@ -194,15 +195,6 @@ def _remove(group: Any) -> None:
 
     with contextlib.suppress(Exception):  # Ray's own end has been quicker
         ray.util.remove_placement_group(group)
-
-
-def _gone(error: BaseException) -> str:
-    """What became of an actor. One that is unavailable has lost an answer, and with it some of what a worker wrote."""
-    import ray
-
-    if isinstance(error, (ray.exceptions.ActorDiedError, ray.exceptions.ActorUnavailableError)):
-        return _("Ray has lost its actor there ({error})", error=type(error).__name__)
-    return _in_short(error)
 
 
 def _in_short(error: BaseException) -> str:

@@ -62,16 +62,14 @@ class Slurm(Engine):
         nodes = slurm_says(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
         names = slurm_says(["scontrol", "show", "hostnames", nodes]).split()
         enough(len(names), len(heard))
-        return [
-            LentMachine(node_address(name), self._agent(job, name, takes), name)
-            for name, takes in zip(names, heard, strict=False)
-        ]
-
-    def _agent(self, job: str, node: str, heard: OnMessage) -> Pipes:
         # --overlap: beside whatever else runs in the allocation. --cpu-bind: all of the node's cores that it has.
-        step = f"srun --jobid={job} --nodes=1 --ntasks=1 --nodelist={node} --overlap --cpu-bind=none --unbuffered"
+        step = f"srun --jobid={job} --nodes=1 --ntasks=1 --overlap --cpu-bind=none --unbuffered".split()
         agent = [self.python, "-m", "dtk", "agent", "--storage", str(self.storage)]
-        return Pipes([*step.split(), *agent], heard, environment.scratch() / f"agent-{node}.log")
+        found = []
+        for name, takes in zip(names, heard, strict=False):
+            command, log = [*step, f"--nodelist={name}", *agent], environment.scratch() / f"agent-{name}.log"
+            found.append(LentMachine(node_address(name), Pipes(command, takes, log), name))
+        return found
 
     # ---- an allocation of its own
 

@@ -119,7 +119,11 @@ def _stable(kind: str, message: str) -> str:
         lines = lines[1:]
         line = f"{line} {lines[0]}"
     line = _anonymous(line).removeprefix(f"{kind}: ")  # AutoGraph says the kind again
-    return line if len(line) <= _LONGEST else _shortened(line)
+    if len(line) <= _LONGEST:
+        return line
+    # As many whole sentences as fit; the beginning of one where that is too long.
+    ends = [match.end() for match in re.finditer(r"[.!?](?= )", line) if 60 <= match.end() <= _LONGEST]
+    return line[: ends[-1]] if ends else line[: _LONGEST - 3] + "..."
 
 
 def _paragraph(message: str) -> list[str]:
@@ -138,12 +142,6 @@ def _paragraph(message: str) -> list[str]:
     if filled and filled[0].endswith("Error encountered:") and len(filled) > 1:
         filled = filled[1:]
     return filled
-
-
-def _shortened(line: str) -> str:
-    """As many whole sentences as fit; the beginning of one where that is too long."""
-    ends = [match.end() for match in re.finditer(r"[.!?](?= )", line) if 60 <= match.end() <= _LONGEST]
-    return line[: ends[-1]] if ends else line[: _LONGEST - 3] + "..."
 
 
 def _anonymous(line: str) -> str:

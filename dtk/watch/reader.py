@@ -83,10 +83,8 @@ class Reader:
                 self.watching.take_event(number, event)
             if self.following is None:
                 continue  # then the records need not be parsed
-            news: list[Event | Record] = [*member.folder.records_of(lines)]
-            if events:
-                news = sorted([*events, *news], key=lambda each: each.ended if isinstance(each, Record) else each.at)
-            for each in news:
+            news: list[Event | Record] = [*events, *member.folder.records_of(lines)]
+            for each in sorted(news, key=lambda each: each.ended if isinstance(each, Record) else each.at):
                 self.following.take(number, each)
 
 

@@ -57,25 +57,18 @@ class _Pulse:
         self.sizes = self.written.sizes
         if vitals is not None:
             self.stopped = vitals.stopped
-            if self._busy(vitals.used, now) or vitals.disk - self.disk >= _DISK:
+            self.cpu.append((now, vitals.used))
+            then, before = self.cpu[0]  # a second ago: the system counts in steps of 10 ms
+            busy = vitals.used - before > _BUSY * max(now - then, _LOOK)
+            if busy or vitals.disk - self.disk >= _DISK:
                 self.moved = now
         if self.moved == now:
             self.activity = None
             self.disk = vitals.disk if vitals is not None else 0
 
-    def _busy(self, used: float, now: float) -> bool:
-        """Whether it used the processor in the last second. A second: the system counts in steps of 10 ms."""
-        self.cpu.append((now, used))
-        then, before = self.cpu[0]
-        return used - before > _BUSY * max(now - then, _LOOK)
-
     @property
     def stacks(self) -> Path:
         return self.written.folder.path / "stacks.txt"
-
-    def asks(self, now: float) -> None:
-        """Notes where an answer to a question of now will begin."""
-        self.asked, self.offset = now, size(self.stacks)
 
     def answer(self) -> str:
         """The stacks that were written since the last question; "" for none."""
@@ -115,8 +108,10 @@ class Signs:
         pids = self._pids()
         for member, pulse in enumerate(self._pulses):
             pulse.look(self.source.vitals(self.keys[member]) if member in pids else None, now)
-            silent = member in pids and now - pulse.moved >= _ASK and not pulse.stopped
-            if silent and pulse.asked < pulse.moved and self._listens(member):
+            # Before its first event a worker has no handler yet, and the signal would kill it.
+            listens = member in pids and self.watch.heard[member].began
+            silent = listens and now - pulse.moved >= _ASK and not pulse.stopped
+            if silent and pulse.asked < pulse.moved:
                 self._ask(member)
             elif silent and pulse.activity is None and pulse.asked > pulse.moved:
                 pulse.activity = activity(pulse.answer())
@@ -126,17 +121,14 @@ class Signs:
         started, exited = self.source.started, self.source.exited
         return {k: started[key] for k, key in enumerate(self.keys) if key in started and key not in exited}
 
-    def _listens(self, member: int) -> bool:
-        # Before its first event a worker has no handler yet, and the signal would kill it.
-        return self.watch.heard[member].began
-
     def _wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self.source.poll(left)
 
     def _ask(self, member: int) -> None:
-        self._pulses[member].asks(time.monotonic())
+        pulse = self._pulses[member]
+        pulse.asked, pulse.offset = time.monotonic(), size(pulse.stacks)
         self.source.ask(self.keys[member])
 
     def quiet_seconds(self, members: Iterable[WorkerFolder]) -> float:
@@ -157,7 +149,7 @@ class Signs:
 
     def ask(self) -> None:
         """Asks every member that lives where it is, and waits for the answers, for half a second at most."""
-        asked = [k for k in self._pids() if self._listens(k)]
+        asked = [k for k in self._pids() if self.watch.heard[k].began]
         pulses = [self._pulses[member] for member in asked]
         for member in asked:
             self._ask(member)
@@ -168,8 +160,10 @@ class Signs:
         for pulse in pulses:
             pulse.activity = activity(pulse.answer())
 
-    def stacks(self) -> str:
-        """Each member's state and the Python stack of each that lives, also of one deep inside a collective."""
+    def stacks(self, anew: bool = False) -> str:
+        """Each member's state, and the Python stack of each that lives, by what it answered last; or asked `anew`."""
+        if anew:
+            self.ask()
         texts = []
         for state, pulse in zip(self.now(), self._pulses, strict=True):
             head = f"{state.called}: {state.said()}"
@@ -241,16 +235,12 @@ _CALLS = ("fit", "evaluate", "predict")
 
 @dataclass(frozen=True)
 class StackFrame:
-    """One line of a stack."""
+    """One line of a stack. library: of an installed package, of Python itself or of dtk; "" for the learner's own."""
 
     file: str
     line: int
     function: str
-
-    @property
-    def library(self) -> bool:
-        """Whether it is of an installed package, of Python itself or of dtk, and not of the learner."""
-        return bool(library_of(self.file))
+    library: str
 
 
 @dataclass(frozen=True)
@@ -270,37 +260,30 @@ class Activity:
 
 @dataclass
 class _Thread:
-    """One thread of a dump: its head, and its lines from the innermost frame outwards, each with the frame in it."""
+    """One thread of a dump: its head, its lines from the innermost frame outwards, and the frames in them."""
 
     head: str
-    lines: list[tuple[str, StackFrame | None]] = field(default_factory=list)
-
-    @property
-    def is_current(self) -> bool:
-        return self.head.startswith("Current thread")
-
-    @property
-    def frames(self) -> list[StackFrame]:
-        return [frame for _line, frame in self.lines if frame is not None]
+    lines: list[str] = field(default_factory=list)
+    frames: list[StackFrame] = field(default_factory=list)
 
 
 def _threads(text: str) -> list[_Thread]:
     found: list[_Thread] = []
     for line in text.rstrip().splitlines():
+        frame = _FRAME.match(line)
         if _HEAD.match(line):
             found.append(_Thread(line))
-        elif found:
-            frame = _FRAME.match(line)
-            if frame and frame["file"] == _MADE:
-                continue
-            known = StackFrame(frame["file"], int(frame["line"]), frame["function"]) if frame else None
-            found[-1].lines.append((line, known))
+        elif found and not (frame and frame["file"] == _MADE):
+            found[-1].lines.append(line)
+            if frame:
+                library = library_of(frame["file"])
+                found[-1].frames.append(StackFrame(frame["file"], int(frame["line"]), frame["function"], library))
     return found
 
 
 def activity(text: str) -> Activity:
     """What a dump tells; an empty Activity where it is empty."""
-    stacks = [each.frames for each in sorted(_threads(text), key=lambda each: not each.is_current)]
+    stacks = [each.frames for each in sorted(_threads(text), key=lambda each: not each.head.startswith("Current"))]
     if not stacks:
         return Activity()
     main = stacks[0]
@@ -336,9 +319,9 @@ def own_part(text: str) -> str:
     for thread in _threads(text):
         # The learner's own, called by the graph, or inside of a collective.
         tells = (not f.library or _COLLECTIVE.search(f.file) or _CALLED_BACK.search(f.file) for f in thread.frames)
-        if thread.is_current or any(tells):
-            own = takewhile(lambda pair: not (pair[1] and pair[1].file.startswith(_ENTRY)), thread.lines)
-            parts.append("\n".join([thread.head, *(line for line, _frame in own)]).rstrip())
+        if thread.head.startswith("Current") or any(tells):
+            own = takewhile(lambda line: f'File "{_ENTRY}' not in line, thread.lines)
+            parts.append("\n".join([thread.head, *own]).rstrip())
     return "\n".join(parts)
 
 

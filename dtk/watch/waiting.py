@@ -154,10 +154,8 @@ def explain(states: Sequence[State], first: int | None = None) -> Waiting:
     silent or busy elsewhere, or sits in another collective.
     """
     if first is not None:
-        others = [
-            state.member for state in states if state.member != first and state.what not in ("finished", "failed")
-        ]
-        return Waiting(list(states), [(other, first) for other in others], "failed")
+        others = [state.member for state in states if state.what not in ("finished", "failed")]
+        return Waiting(list(states), [(other, first) for other in others if other != first], "failed")
     edges = [(one.member, other.member) for one in states for other in states if _waits_for(one, other)]
     waiting = [state for state in states if any(state.member == who for who, _ in edges)]
     awaited = [state for state in states if any(state.member == whom for _, whom in edges)]
@@ -245,8 +243,7 @@ def _why(states: Sequence[State], waiting: list[State], awaited: list[State]) ->
     if not waiting:
         return _together(states)
     if all(state.blocked == "connecting" for state in waiting):
-        remedy = _("make the strategy on every worker, before anything that may end or wait")
-        return "missing", in_words(silent, remedy)
+        return "missing", in_words(silent, _("make the strategy on every worker, before anything that may end or wait"))
     if gone := [state for state in awaited if state.what == "finished"]:
         words = clauses([_after(_does("finished", gone), gone), _who_waits(waiting)])
         if all(state.call in _EVALUATES for state in waiting):
@@ -311,11 +308,9 @@ def _instead(awaited: list[State]) -> str:
     groups: dict[tuple[str, str, int], list[State]] = {}
     for state in awaited:
         groups.setdefault(_doing(state), []).append(state)
-    said = []
-    for (what, place, _step), states in groups.items():
-        words = _does(what, states, place)
-        said.append(words if what in ("waits", "starting") else _after(words, states))
-    return clauses(said)
+    return clauses(
+        [_after(_does(what, states, place), states if step else []) for (what, place, step), states in groups.items()]
+    )
 
 
 def _doing(state: State) -> tuple[str, str, int]:
@@ -337,7 +332,7 @@ def _precisely(state: State) -> str:
 
 def _after(words: str, states: list[State]) -> str:
     steps = {state.step for state in states}
-    if len(steps) > 1 or steps == {0}:
+    if len(steps) > 1 or steps <= {0}:
         return words
     return _("{what} after step {step}", what=words, step=steps.pop())
 

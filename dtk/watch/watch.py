@@ -5,14 +5,14 @@ Who is to blame is one decision, from facts (`blame_of`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dtk import limits
 from dtk.errors import WorkerFailed, in_words
 from dtk.language import N_, _
-from dtk.records import RunFolder, WorkerFolder, events
+from dtk.records import RunFolder, events
 from dtk.watch import explain, waiting
 from dtk.watch.waiting import STAGES, State, Waiting, called, clauses
 
@@ -110,11 +110,6 @@ class Watch:
         for worker, (code, at) in exits.items():
             self.heard[worker].exited = (code, at - self.clock)
 
-    def take_lost(self, lost: Mapping[int, str]) -> None:
-        """lost: what is said of members whose machine can't be reached any more."""
-        for worker, words in lost.items():
-            self.heard[worker].lost = words
-
     def take_event(self, member: int, event: events.Event) -> None:
         """Takes in what the reader has read (`dtk.watch.reader`)."""
         heard = self.heard[member]
@@ -133,16 +128,6 @@ class Watch:
     @property
     def finished(self) -> bool:
         return all(heard.state == "finished" for heard in self.heard)
-
-    @property
-    def alone(self) -> bool:
-        """Whether a worker of a cluster trains without any strategy, and so without the others."""
-        return any(heard.alone for heard in self.heard)
-
-    @property
-    def open(self) -> bool:
-        """Whether a worker's server accepts whoever reaches the machine."""
-        return any(heard.open for heard in self.heard)
 
     @property
     def training_ended(self) -> bool:
@@ -194,12 +179,6 @@ class Watch:
     def killer(self, code: int | None) -> str:
         """What may have killed a process with that exit code: "" unless the system killed any for want of memory."""
         return limits.of_the_memory(code, self._memory_kills)
-
-
-def port_was_taken(folder: RunFolder) -> bool:
-    """Whether one failed because another program took its port between choosing and binding."""
-    errors = [member.error for member in folder.members]
-    return any(error is not None and explain.PORT_TAKEN in error["message"] for error in errors)
 
 
 # ---- who is to blame
@@ -307,7 +286,10 @@ def error_of(watch: Watch, blame: Blame) -> WorkerFailed:
     member, exited = folder.members[worker], watch.heard[worker].exited
     trace = member.error["traceback"] if member.error else ""
     name = watch.called(worker, _("the evaluator"))
-    parts = [_("What {name} said:\n{trace}", name=name, trace=trace) if trace else _last_lines(member)]
+    parts = [_("What {name} said:\n{trace}", name=name, trace=trace)] if trace else []
+    lines = [line for line in member.log_end(60) if not explain.is_chatter(line)][-15:]
+    if lines and not trace:
+        parts = ["\n".join([_("The end of its log:"), *lines])]
     for other, failure in failures.items():
         if other == worker:
             continue
@@ -324,11 +306,6 @@ def error_of(watch: Watch, blame: Blame) -> WorkerFailed:
         exitcode=exited[0] if exited else None,
         traceback=trace,
         folder=folder,
-        detail="\n".join(part for part in parts if part),
+        detail="\n".join(parts),
         reason=blame.reason,
     )
-
-
-def _last_lines(member: WorkerFolder) -> str:
-    lines = [line for line in member.log_end(60) if not explain.is_chatter(line)][-15:]
-    return "\n".join([_("The end of its log:"), *lines]) if lines else ""
