@@ -39,7 +39,7 @@ from dtk.worker.wire import Message, Wire
 
 _NOBODY = "EOF when reading a line"  # Python's own words where nobody answers
 _LACKS = N_("worker {worker} has no {name}: run the cell that makes it there first")
-_PROGRESS = ("steps", "epoch", "trainings", "looping")
+_PROGRESS = ("steps", "epoch", "trainings", "looping", "rings")
 _NOT_OF_A_RUN = ("display-", "result.pkl", "value-", "given-")  # how files of a session alone begin
 _READABLE = ["Expression", "Name", "Attribute", "Subscript", "Tuple", "Constant", "UnaryOp", "USub", "Load"]
 

@@ -57,7 +57,8 @@ class Injector:
             now, step = self.place.now(), max(first, fault.step)
             self.place.journal.event(FaultCame(now, kind=fault.kind, step=step, words=repr(fault), number=number))
             self._bring(fault, weights)
-        time.sleep(self._slow * (last - first + 1))
+        if self._slow:
+            time.sleep(self._slow * (last - first + 1))
 
     def _bring(self, fault: Fault, weights: Weights | None) -> None:
         if fault.kind == "kill":

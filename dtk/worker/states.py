@@ -48,23 +48,22 @@ _TOLD = ("name", "identity", "dtype", "shape", "kept", "trainable")  # of a vari
 class Snapshot(NamedTuple):
     """What the variables that are compared hold at one moment; values share memory with TensorFlow's.
 
-    values: by id of the Variable. marks: of each what is another once it was written: where its values lie, or the
-    value itself of single numbers, which are copied.
+    marks: of each what is another once it was written: where its values lie, or the value itself of single numbers,
+    which are copied.
     """
 
-    table: list[Variable]
-    values: dict[int, list[Any]]
-    marks: dict[int, list[Any]]
+    values: dict[Variable, list[Any]]
+    marks: dict[Variable, list[Any]]
 
     def of(self, variable: Variable) -> list[Any]:
-        return self.values.get(id(variable), [])
+        return self.values.get(variable, [])
 
     def same(self, other: Snapshot, variable: Variable) -> bool:
         """Whether nothing was written in between."""
-        return self.marks.get(id(variable)) == other.marks.get(id(variable))
+        return self.marks.get(variable) == other.marks.get(variable)
 
 
-NOTHING = Snapshot([], {}, {})
+NOTHING = Snapshot({}, {})
 
 
 def take(everything: bool = False) -> Snapshot:
@@ -72,8 +71,7 @@ def take(everything: bool = False) -> Snapshot:
     table = [each for each in states.variables() if each.ready and (everything or each.role == "")]
     read = states.read(table)
     marks = [[v.__array_interface__["data"][0] if v.ndim else v.tobytes() for v in values] for values in read]
-    keys = [id(each) for each in table]
-    return Snapshot(table, dict(zip(keys, read, strict=True)), dict(zip(keys, marks, strict=True)))
+    return Snapshot(dict(zip(table, read, strict=True)), dict(zip(table, marks, strict=True)))
 
 
 class Watched:
@@ -103,7 +101,7 @@ class Watched:
         changed = so_far > updates or (
             self.trains(subject)
             if before is None or after is None
-            else any(not before.same(after, v) for v in after.table if v.role == "" and before.of(v))
+            else any(not before.same(after, v) for v in after.values if v.role == "" and before.of(v))
         )
         code = _code_of(subject)
         self._seen[id(code)] = (code, self._seen.get(id(code), (None, 0))[1] + 1)
@@ -128,15 +126,13 @@ class Recorder:
 
     def __init__(self, place: Here, budget: float, small: float = SMALL):
         self.place, self.budget, self.small = place, budget, small
-        self.path = place.folder.path
         self.watched = Watched()
         self.units, self.stride, self.spent, self.stage = 0, 1, 0.0, budget / 2
         self.held: Snapshot | None = None  # what the unit before left, where that was recorded
-        self.written: dict[int, int] = {}  # id of a Variable -> its number
-        self._kept: list[Variable] = []  # so that no id is used again
+        self.written: dict[Variable, int] = {}  # their numbers
         self._fresh, self._largest, self._since = 0, 0, 0.0
         self._steps = 0  # recorded when the unit began
-        self._writer = _Writer(self.path, values=place.worker == 0)
+        self._writer = _Writer(place.folder.path, values=place.worker == 0)
         self.paused = False
 
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -179,26 +175,24 @@ class Recorder:
         self._plan(size)
 
     def _write(self, before: Snapshot, after: Snapshot, **facts: Any) -> int:
-        for each in after.table:
-            if id(each) not in self.written:
-                self.written[id(each)] = len(self.written)
-                self._kept.append(each)
+        for each in after.values:
+            if each not in self.written:
+                self.written[each] = len(self.written)
                 told = {name: getattr(each, name) for name in _TOLD}
-                self._writer.variable({"number": self.written[id(each)], **told})
+                self._writer.variable({"number": self.written[each], **told})
         entries: list[tuple[str, int, str, list[Any]]] = []
-        size, in_ring = 0, progress(self.place).in_ring
+        size, in_ring = 0, progress(self.place).rings > 0
         for when, held, now in (("before", self.held or NOTHING, before), ("after", before, after)):
             if held.marks == now.marks:
                 continue
-            for each in now.table:
-                values = now.of(each)
-                if id(each) not in self.written:
+            for each, values in now.values.items():
+                if each not in self.written:
                     continue  # it is gone by the unit's end
                 if not held.of(each) or not held.same(now, each):
                     kept = "mirrored" if in_ring and each.kept == "own" and each.trainable else each.kept
-                    entries.append((when, self.written[id(each)], kept, values))
+                    entries.append((when, self.written[each], kept, values))
                     size += sum(value.nbytes for value in values)
-        here = [self.written[id(each)] for each in after.table]
+        here = [self.written[each] for each in after.values]
         self._writer.unit({"unit": self.units, **facts, "here": here}, entries, size)
         return size
 

@@ -14,10 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
-from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +44,7 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
     for descriptor in inherited:
         os.close(descriptor)
     os.setsid()  # a process group of its own: killing it takes the learner's child processes along
-    _die_with(parent)
+    die_with(parent)
     before = libraries.keras_2_chosen()  # by the kernel's environment, which this process still has
     here = _take_place(spec)
     here.journal.event(events.Starting(here.now()))
@@ -60,21 +58,6 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
     here.journal.event(events.Finished(here.now()))
     while True:  # stay until the run ends: a chief that leaves early breaks its peers' collectives
         signal.pause()
-
-
-def _die_with(parent: int) -> None:
-    """No worker outlives the process that started it, even if that one is killed with SIGKILL."""
-    if die_with(parent):
-        return
-    forked_by = parent_process()
-    if forked_by is not None:
-        sentinel = forked_by.sentinel
-
-        def watch() -> None:
-            connection.wait([sentinel])
-            os.killpg(0, signal.SIGKILL)
-
-        threading.Thread(target=watch, daemon=True).start()
 
 
 def _take_place(spec: WorkerSpec) -> Here:
