@@ -282,7 +282,7 @@ _LENGTH = struct.Struct("!Q")
 _CALLER = struct.Struct("!I")  # which worker
 _PIECE = 1 << 20  # bytes handed to the system at once
 _GREETING = 1.0  # seconds for the first bytes of a connection, which a worker that is alive sends at once
-_listening: list[socket.socket] = []  # to the process's end, so that a late caller hears who has left, not of nobody
+_listening: list[socket.socket] = []  # kept open until the process ends, so that a late caller learns who has left
 
 
 class Neighbours:

@@ -138,10 +138,6 @@ class Levels:
 
         spread: gets the largest difference of each variable. values: how many each has.
         """
-        self._perturb(line, again, spread)
-        self._doubt(line, values)
-
-    def _perturb(self, line: dict[str, Any], again: Repeated, spread: dict[int, float]) -> None:
         least: dict[int, float] = {}
         for repeat in range(REPEATS):
             for number, apart in again.perturbed().items():
@@ -159,6 +155,7 @@ class Levels:
                 if number in divided or again.part(number, apart) <= ORDERED:
                     spread[number] = max(spread[number], apart)
             self._judge(line, spread)
+        self._doubt(line, values)
 
     def _kept_agrees(self, number: int, line: dict[str, Any]) -> bool:
         """Whether all that an optimizer keeps of a weight has changed as in the cluster."""

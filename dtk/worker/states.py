@@ -124,14 +124,13 @@ def made() -> int:
 class Recorder:
     """Records the units of this process."""
 
-    def __init__(self, place: Here, budget: float, small: float = SMALL):
+    def __init__(self, place: Here, budget: float, small: float):
         self.place, self.budget, self.small = place, budget, small
         self.watched = Watched()
         self.units, self.stride, self.spent, self.stage = 0, 1, 0.0, budget / 2
         self.held: Snapshot | None = None  # what the unit before left, where that was recorded
         self.written: dict[Variable, int] = {}  # their numbers
         self._fresh, self._largest, self._since = 0, 0, 0.0
-        self._steps = 0  # recorded when the unit began
         self._writer = _Writer(place.folder.path, values=place.worker == 0)
         self.paused = False
 
@@ -145,16 +144,15 @@ class Recorder:
 
     def begins(self, subject: Any) -> Any:
         """Before what may be a unit; `ends` gets what this returns."""
-        began = self.watched.position
-        known, self._steps = self.watched.trains(subject), progress(self.place).steps
+        known = self.watched.trains(subject)
         before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
-        return known, began, before
+        return known, self.watched.position, progress(self.place).steps, before
 
     def ends(self, subject: Any, begun: Any, *given: Any) -> None:
-        known, began, before = begun
+        known, began, steps, before = begun
         after = take() if before is not None else None
         if self.watched.called(subject, before, after):
-            self._unit(known, began, before, after, given)
+            self._unit(known, began, steps, before, after, given)
         self._since = self._since or time.monotonic()
 
     def _wanted(self, known: bool) -> bool:
@@ -162,15 +160,20 @@ class Recorder:
         room = self.spent + self._largest <= self.budget
         return room and not self._writer.failed and (fresh or (self.units + 1) % self.stride == 0)
 
-    def _unit(self, known: bool, began: Any, before: Snapshot | None, after: Snapshot | None, given: Any) -> None:
+    def _unit(
+        self, known: bool, began: Any, steps: int, before: Snapshot | None, after: Snapshot | None, given: Any
+    ) -> None:
+        """steps: recorded when it began."""
         self.units += 1
         self._fresh = max(0, (self._fresh if known else FRESH) - 1)
-        size, ended = 0, self.watched.position
+        size, ended, now = 0, self.watched.position, progress(self.place).steps
         facts: dict[str, Any] = {}
-        if not progress(self.place).steps:  # recorded ones have losses and examples of their own
+        if not now:  # recorded ones have losses and examples of their own
             facts = {"taken": updates.targets()[0], "read": rows([], *given) if before and self.units <= READ else []}
         if before is not None and after is not None:
-            size = self._write(before, after, began=began, ended=ended, step=self._step(began), **facts)
+            # A function that was restarted says only in its first step which one that is.
+            first = max(steps, now - max(1, ended[0] - began[0])) + 1
+            size = self._write(before, after, began=began, ended=ended, step=first, **facts)
         self.held = after
         self._plan(size)
 
@@ -195,12 +198,6 @@ class Recorder:
         here = [self.written[each] for each in after.values]
         self._writer.unit({"unit": self.units, **facts, "here": here}, entries, size)
         return size
-
-    def _step(self, began: tuple[int, int]) -> int:
-        """The unit's first step; a function that was restarted says only in its first step which one that is."""
-        now = progress(self.place).steps
-        made = max(1, self.watched.position[0] - began[0])
-        return max(self._steps, now - made) + 1
 
     def _plan(self, size: int) -> None:
         """Half of the budget for every unit, a quarter for every second one, and so on: however long the training."""
@@ -240,37 +237,35 @@ class _Writer:
         self._waiting: deque[tuple[Future[None], int]] = deque()  # units that are being written, and their bytes
 
     def variable(self, facts: dict[str, Any]) -> None:
-        self._thread.submit(self._append, self._variables, facts)
+        self._submit(self._append, self._variables, facts)
 
     def unit(self, facts: dict[str, Any], entries: list[Any], size: int) -> None:
         """Waits while too much waits to be written."""
         while self._waiting and (self._waiting[0][0].done() or sum(its for _, its in self._waiting) > WAITING):
             wait([self._waiting.popleft()[0]], timeout=60)
-        self._waiting.append((self._thread.submit(self._unit, facts, entries), size))
+        self._waiting.append((self._submit(self._unit, facts, entries), size))
 
     def last(self, facts: dict[str, Any]) -> None:
         """Returns when all is written."""
-        wait([self._thread.submit(self._append, self._units, {"last": facts})], timeout=120)
+        wait([self._submit(self._append, self._units, {"last": facts})], timeout=120)
+
+    def _submit(self, write: Callable[..., None], *given: Any) -> Future[None]:
+        def written() -> None:
+            try:
+                write(*given)
+            except OSError as error:  # a full disk: what is written by now can be followed
+                self.failed = str(error.strerror or error)
+
+        return self._thread.submit(written)
 
     def _append(self, file: Any, line: Any) -> None:
-        try:
-            file.write((json.dumps(line) + "\n").encode())
-            file.flush()
-        except OSError as error:  # a full disk: what is written by now can be followed
-            self.failed = str(error.strerror or error)
+        file.write((json.dumps(line) + "\n").encode())
+        file.flush()
 
     def _unit(self, facts: dict[str, Any], entries: list[Any]) -> None:
+        """Writes values, and then by variable their digests, and where the values are."""
         if self.failed:
             return
-        try:
-            digests, places = self._put(entries)
-        except OSError as error:
-            self.failed = str(error.strerror or error)
-        else:
-            self._append(self._units, {**facts, "digests": digests, "values": places})
-
-    def _put(self, entries: list[Any]) -> tuple[dict[str, dict[int, list[int]]], list[list[Any]]]:
-        """Writes values; returns digests by variable, and where the values are."""
         digests: dict[str, dict[int, list[int]]] = {"before": {}, "after": {}}
         places = []
         place = self._states.seek(0, os.SEEK_END)  # `dtk.interactive.worker_loop` cuts the file where a session goes on
@@ -284,7 +279,7 @@ class _Writer:
                     place += value.nbytes
                     self._states.write(_bytes(value))
         self._states.flush()
-        return digests, places
+        self._append(self._units, {**facts, "digests": digests, "values": places})
 
 
 def _bytes(value: Any) -> Any:

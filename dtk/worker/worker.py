@@ -22,13 +22,13 @@ from typing import Any
 import wrapt
 
 from dtk import environment
-from dtk.compat import binding, causes, keras2, keras3, libraries, marks, saves, strategies
+from dtk.compat import binding, causes, estimators, keras2, keras3, libraries, marks, saves, strategies
 from dtk.compat.libraries import tf
 from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
 from dtk.worker import ship, states
-from dtk.worker.hooks import Recorder, listen_to_estimators
+from dtk.worker.hooks import EstimatorListener, Recorder
 from dtk.worker.process import WorkerSpec, die_with
 from dtk.worker.progress import progress, watch_updates, write_updates
 
@@ -170,7 +170,7 @@ def _prepare_libraries(here: Here, job: dict[str, Any]) -> None:
     saves.when_imported()
     strategies.leave_datasets_untuned()
     training = "tensorflow_estimator.python.estimator.training"
-    wrapt.register_post_import_hook(lambda module: listen_to_estimators(here), training)
+    wrapt.register_post_import_hook(lambda module: estimators.apply(EstimatorListener(here), replicas), training)
     if job["without"]:
         from dtk.compat import without  # which only some followers need
 
