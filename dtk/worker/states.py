@@ -97,8 +97,8 @@ class Watched:
 
     def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
         """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
-        updates, so_far = self.position[0], made()
-        changed = so_far > updates or (
+        earlier, so_far = self.position[0], sum(sum(each.so_far()) for each in updates.counted())
+        changed = so_far > earlier or (
             self.trains(subject)
             if before is None or after is None
             else any(not before.same(after, v) for v in after.values if v.role == "" and before.of(v))
@@ -107,18 +107,13 @@ class Watched:
         self._seen[id(code)] = (code, self._seen.get(id(code), (None, 0))[1] + 1)
         if changed:
             self._training.add(id(code))
-            self.position = (so_far, 0) if so_far > updates else (updates, self.position[1] + 1)
+            self.position = (so_far, 0) if so_far > earlier else (earlier, self.position[1] + 1)
         return changed
 
 
 def _code_of(subject: Any) -> Any:
     """What a function shares with others made by the same `def`, as bound methods and partials do; else itself."""
     return getattr(getattr(subject, "func", subject), "__code__", subject)
-
-
-def made() -> int:
-    """Updates of all optimizers so far."""
-    return sum(sum(each.so_far()) for each in updates.counted())
 
 
 class Recorder:
