@@ -70,7 +70,7 @@ class WorkerLoop:
         self.shell = shell.make(self.folder, {"strategy": self.strategy})
         self.shell.display_pub.folder = self.folder
         path = place.run.path / wire.SOCKET
-        self._cells, control = wire.call(path), wire.call(path)
+        self._cells, control = Wire(wire.connect(path)), Wire(wire.connect(path))
         for link, channel in ((self._cells, "cells"), (control, "control")):
             link.send({"worker": place.worker, "channel": channel})
         threading.Thread(target=self._answer_control, args=(control,), daemon=True, name="dtk-control").start()

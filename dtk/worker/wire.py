@@ -77,11 +77,6 @@ def listen(path: Path) -> socket.socket:
     return made
 
 
-def call(path: Path) -> Wire:
-    """A connection with the one who listens there, for messages."""
-    return Wire(connect(path))
-
-
 def connect(path: Path) -> socket.socket:
     """A connection with the one who listens there."""
     return _at(path, socket.socket.connect)
