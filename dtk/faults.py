@@ -142,8 +142,9 @@ def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
 
 
 def read_faults(folder: Path) -> list[Fault]:
-    """Reads the faults of a run that has some."""
-    return [Fault(**each) for each in json.loads((folder / _FILE).read_text())]
+    """Reads the run's faults; of a run without any none."""
+    file = folder / _FILE
+    return [Fault(**each) for each in json.loads(file.read_text())] if file.exists() else []
 
 
 def not_triggered(run: RunFolder, faults: Sequence[Fault]) -> Iterator[str]:

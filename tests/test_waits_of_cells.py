@@ -129,7 +129,7 @@ def test_lines_arrive_whole_and_in_order(tmp_path):
     long = tmp_path / ("x" * 80)
     long.mkdir()
     door = wire.listen(long / "door")  # longer than a socket's address may be
-    caller = wire.call(long / "door")
+    caller = wire.Wire(wire.connect(long / "door"))
     link, _ = door.accept()
     other = wire.Wire(link)
     thread = threading.Thread(target=lambda: [caller.send({"k": k, "text": "y" * 100_000}) for k in range(20)])

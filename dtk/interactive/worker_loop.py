@@ -39,7 +39,7 @@ from dtk.worker.wire import Message, Wire
 
 _NOBODY = "EOF when reading a line"  # Python's own words where nobody answers
 _LACKS = N_("worker {worker} has no {name}: run the cell that makes it there first")
-_PROGRESS = ("steps", "epoch", "trainings", "looping")
+_PROGRESS = ("steps", "epoch", "trainings", "looping", "rings")
 _NOT_OF_A_RUN = ("display-", "result.pkl", "value-", "given-")  # how files of a session alone begin
 _READABLE = ["Expression", "Name", "Attribute", "Subscript", "Tuple", "Constant", "UnaryOp", "USub", "Load"]
 
@@ -70,7 +70,7 @@ class WorkerLoop:
         self.shell = shell.make(self.folder, {"strategy": self.strategy})
         self.shell.display_pub.folder = self.folder
         path = place.run.path / wire.SOCKET
-        self._cells, control = wire.call(path), wire.call(path)
+        self._cells, control = Wire(wire.connect(path)), Wire(wire.connect(path))
         for link, channel in ((self._cells, "cells"), (control, "control")):
             link.send({"worker": place.worker, "channel": channel})
         threading.Thread(target=self._answer_control, args=(control,), daemon=True, name="dtk-control").start()

@@ -110,9 +110,8 @@ class Follower:
         """Before what may be a unit; `ends` gets what this returns: where it begins, and the state."""
         if self.ended or not self.watched.looks_at(subject):
             return None, take(everything=True)
-        first, now = None, None
-        if self._began is None:
-            first = self.recorded.beginning(self.watched.position)
+        now = None
+        first = None if self._began is not None else self.recorded.beginning(self.watched.position)
         if first is not None and self.watched.trains(subject):
             with self._undamaged():
                 now = self._between(first)
@@ -193,7 +192,7 @@ class Follower:
         """
         numbers, facts = self.recorded.numbers, self.recorded.variables
         expected = self.recorded.units[last].here
-        mine = [each for each in made.after.table if each.role == ""]
+        mine = [each for each in made.after.values if each.role == ""]
         left = [each for each in mine if numbers.get(each.identity) not in expected]
         left = [each for each in left if not made.before.same(made.after, each)]
         free = expected - {numbers.get(each.identity) for each in mine}
@@ -217,11 +216,13 @@ class Follower:
     def _fed(self, subject: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments; each iterator or dataset, and each that is read beside them, can be had again."""
         if id(subject) not in self._beside:
-            found = [(self._feed(value), put) for value, put in read_beside(subject)]
-            self._beside[id(subject)] = subject, [feed for feed, _ in found if feed is not None]
-            for feed, put in found:
+            beside = []
+            for value, put in read_beside(subject):
+                feed = self._feed(value)
                 if feed is not None:
                     put(feed.handed)
+                    beside.append(feed)
+            self._beside[id(subject)] = subject, beside
         self._used = [*self._beside[id(subject)][1]]
         handed = tuple(map(self._handed, args)), {name: self._handed(value) for name, value in kwargs.items()}
         for feed in self._used:
@@ -237,7 +238,9 @@ class Follower:
 
     def _feed(self, value: Any) -> Feed | None:
         """What stands for it, from now on; None for what nothing can stand for."""
-        known = next((feed for feed in self._all_feeds() if feed.handed is value), None)
+        beside = [feed for _, feeds in self._beside.values() for feed in feeds]
+        given = [feed for _, feed in self._feeds.values() if feed is not None]
+        known = next((feed for feed in (*beside, *given) if feed.handed is value), None)
         if known is not None or not can_be_fed(value):
             return known
         if id(value) not in self._feeds:
@@ -246,11 +249,6 @@ class Follower:
                 feed = Feed(value)
             self._feeds = dict([(id(value), (value, feed)), *self._feeds.items()][:FEEDS])
         return self._feeds[id(value)][1]
-
-    def _all_feeds(self) -> list[Feed]:
-        beside = [feed for _, feeds in self._beside.values() for feed in feeds]
-        given = [feed for _, feed in self._feeds.values() if feed is not None]
-        return list({id(feed): feed for feed in (*beside, *given)}.values())
 
     # ---- comparing
 
@@ -278,7 +276,7 @@ class Follower:
 
     def _by_number(self, snapshot: Snapshot) -> dict[int, Variable]:
         numbers = self.recorded.numbers
-        return {numbers[v.identity]: v for v in snapshot.table if v.role == "" and v.identity in numbers}
+        return {numbers[v.identity]: v for v in snapshot.values if v.role == "" and v.identity in numbers}
 
     def _changes(self, snapshot: Snapshot, there: State, step: int) -> dict[str, Any] | None:
         """Since the unit before, or since nothing at the start: a line where the two are not the same."""

@@ -260,12 +260,9 @@ class _Recording(EstimatorRecorder):
         state.estimated.append(Optimizer(name=NAME, variables=[*held][:1], made=made, recorded=recorded))
 
 
-def listen_to_estimators(place: Here) -> None:
-    """Called in a worker, once Estimator is imported there."""
-    estimators.apply(_Listener(place), place.replicas)
+class EstimatorListener:
+    """What `dtk.compat.estimators` calls in a worker."""
 
-
-class _Listener:
     def __init__(self, place: Here):
         self.place = place
 

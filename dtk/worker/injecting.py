@@ -57,7 +57,8 @@ class Injector:
             now, step = self.place.now(), max(first, fault.step)
             self.place.journal.event(FaultCame(now, kind=fault.kind, step=step, words=repr(fault), number=number))
             self._bring(fault, weights)
-        time.sleep(self._slow * (last - first + 1))
+        if self._slow:
+            time.sleep(self._slow * (last - first + 1))
 
     def _bring(self, fault: Fault, weights: Weights | None) -> None:
         if fault.kind == "kill":
@@ -132,17 +133,15 @@ def _silence(ports: set[int], own: int, kept: dict[int, socket.socket]) -> None:
 
 def _ends(fd: int) -> tuple[int, int]:
     """The ports of a TCP socket, its own and its peer's, 0 for none; (0, 0) for another socket."""
-    each = socket.socket(fileno=fd)
+    each, here, there = socket.socket(fileno=fd), 0, 0
     try:
-        if each.family not in (socket.AF_INET, socket.AF_INET6) or each.type != socket.SOCK_STREAM:
-            return 0, 0
-        here = each.getsockname()[1]
-        try:
-            return here, each.getpeername()[1]
-        except OSError:  # not connected: it listens
-            return here, 0
+        if each.family in (socket.AF_INET, socket.AF_INET6) and each.type == socket.SOCK_STREAM:
+            here = each.getsockname()[1]
+            with contextlib.suppress(OSError):  # not connected: it listens
+                there = each.getpeername()[1]
     finally:
         each.detach()
+    return here, there
 
 
 def _replace(fd: int, kept: dict[int, socket.socket]) -> None:

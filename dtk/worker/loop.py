@@ -152,7 +152,7 @@ class _Loop:
         if not self.announced or len(self.progress.models) > before:
             now = self.place.now()
             scope = scope_of(weights) if weights else None
-            if scope is not None and scope.strategy is None and self.progress.in_ring:
+            if scope is not None and scope.strategy is None and self.progress.rings:
                 scope = Scope(RING, self.place.workers)
             norms = [norm for key, _ in models for norm in norms_of(key)]
             shapes = element_shapes(part)

@@ -10,8 +10,10 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
+from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -54,14 +56,25 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with(parent: int) -> bool:
-    """Asks the system to kill this process when the thread that started it ends; False where it can't be asked."""
-    if sys.platform != "linux":
-        return False
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before we asked
-        os._exit(1)
-    return True
+def die_with(parent: int) -> None:
+    """This process does not outlive the one that started it, even if that one is killed with SIGKILL.
+
+    Linux kills it when the thread that started it ends; elsewhere one of multiprocessing's own watches its parent.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before we asked
+            os._exit(1)
+        return
+    forked_by = parent_process()
+    if forked_by is not None:
+        sentinel = forked_by.sentinel
+
+        def watch() -> None:
+            connection.wait([sentinel])
+            os.killpg(0, signal.SIGKILL)
+
+        threading.Thread(target=watch, daemon=True).start()
 
 
 def end_children(spared: set[int]) -> None:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import wrapt
@@ -26,11 +26,8 @@ from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import N_, _
 from dtk.records import Record, events
+from dtk.worker.injecting import Injector
 from dtk.worker.process import meet
-
-if TYPE_CHECKING:
-    from dtk.worker.injecting import Injector
-
 
 MEET_SECONDS = 60.0  # how long a worker of a run "apart" waits for the first steps of the others
 
@@ -56,31 +53,27 @@ class Progress:
 
     models: those that are recorded, in their order. estimated: what Estimators made, each as an entry of the event
     "updates". trainings: how many began; looping: whether a loop of one's own, with `dtk.record_step`, is among them.
-    in_ring: whether the function has called `dtk.ring`, by which it may add up gradients itself.
+    rings: how many the function has joined (`dtk.ring`), by which it may add up gradients itself.
     """
 
     place: Here
     steps: int = 0
     epoch: int = 0
-    models: list[Known] = field(default_factory=list)
+    models: dict[Any, Known] = field(default_factory=dict)
     estimated: list[events.Optimizer] = field(default_factory=list)
     trainings: int = 0
     looping: bool = False
-    in_ring: bool = False
-    _ids: dict[Any, Known] = field(default_factory=dict)
+    rings: int = 0
     _met: bool = False
 
     def known(self, model: Any, weights: Callable[[], list[Any]]) -> Known:
         """What is known of the model, which is kept until the function's end, to be compared then."""
         key = model if isinstance(model, tuple) else id(model)
-        if key not in self._ids:
-            self._ids[key] = Known(model, len(self.models), weights)
-            self.models.append(self._ids[key])
-        return self._ids[key]
+        return self.models.setdefault(key, Known(model, len(self.models), weights))
 
     def finish(self) -> None:
         """At the function's end: what every recorded model holds then."""
-        for model in self.models:
+        for model in self.models.values():
             save_weights(self.place, model.weights(), model.part)
 
     def record(self, rows: Sequence[Any], names: list[str], span: tuple[float, float]) -> None:
@@ -109,16 +102,10 @@ class Progress:
             # The first step, in which the function is traced, is made: `dtk.scaling.summary.apart` counts only those
             # during which all were at work.
             meet(self.place, lambda peer: peer.records or events.of_kind(peer.events, events.Finished), MEET_SECONDS)
-        if self._injector is not None:
-            self._injector.before(self.steps + 1, self.steps + count, weights)
+        self._injector.before(self.steps + 1, self.steps + count, weights)
 
     @cached_property
-    def _injector(self) -> Injector | None:
-        """What brings this run's faults; None in a run without any."""
-        if not (self.place.run.path / "faults.json").exists():
-            return None
-        from dtk.worker.injecting import Injector
-
+    def _injector(self) -> Injector:
         return Injector(self.place)
 
     def begins(self, counted: int | None, offset: int = 0) -> int:
@@ -189,7 +176,7 @@ def check_strategy(weights: list[Any], place: Here) -> None:
 
 
 def _may_train_alone(place: Here) -> bool:
-    return place.workers == 1 or place.mode != "cluster" or place.role != "worker" or progress(place).in_ring
+    return place.workers == 1 or place.mode != "cluster" or place.role != "worker" or progress(place).rings > 0
 
 
 def save_weights(place: Here, weights: list[Any], part: int) -> None:
@@ -229,7 +216,8 @@ def write_updates(place: Here) -> None:
         return
     state = progress(place)
     counted = list(state.estimated)
-    lost_of = [({key_of(weight) for weight in m.weights()}, m.tap.unread() if m.tap else 0) for m in state.models]
+    models = [*state.models.values()]
+    lost_of = [({key_of(weight) for weight in m.weights()}, m.tap.unread() if m.tap else 0) for m in models]
     for each in updates.counted():
         inside, outside = each.so_far()
         names = [*each.variables.values()]
@@ -243,8 +231,8 @@ def write_updates(place: Here) -> None:
                 pace=[min(each.later), max(each.later)] if max(each.later, default=0) > 1 else None,
             )
         )
-    models = len(state.models) + len(state.estimated)
-    place.journal.event(events.Updates(place.now(), optimizers=counted, models=models))
+    recorded = len(models) + len(state.estimated)
+    place.journal.event(events.Updates(place.now(), optimizers=counted, models=recorded))
 
 
 # ---- what the evaluator writes down: one event per evaluation, with its times, its step and its metrics

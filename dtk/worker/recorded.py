@@ -56,7 +56,7 @@ class RecordedStates:
         self.numbers: dict[Any, int] = {}
         self.units: list[Unit] = []
         self.end: Unit | None = None
-        self.last: tuple[int, int] | None = None  # where training has ended
+        self.last: tuple[int, int] | None = None
         self._held: State = {}
         self._read = 0  # units that `_held` is the state after
         self._open: tuple[Unit | None, dict[str, State]] = (None, {})  # the unit that was read last
@@ -263,9 +263,8 @@ def compared(changes: Sequence[Change]) -> dict[str, Any]:
     """By its number: norms of the changes' difference and of the cluster's, their ratio, and storing's ("floor")."""
     line: dict[str, Any] = {name: {} for name in ("apart", "size", "ratio", "floor")}
     with np.errstate(all="ignore"):  # NaN and infinite values, which `_judged` looks at
-        filled = [change for change in changes if np.size(change.after)]
-        for change, sums in zip(filled, _sums([change[2:] for change in filled], _apart), strict=True):
-            for name, value in _judged(change, *sums).items():
+        for change in (change for change in changes if np.size(change.after)):
+            for name, value in _judged(change, *_sums(change[2:], _apart)).items():
                 line[name][change.number] = value
     return line
 
@@ -278,9 +277,9 @@ def described(changes: Sequence[Change], weights: Mapping[int, Any]) -> dict[str
     """
     line: dict[str, Any] = {name: {} for name in ("own", "along", "toward")}
     with np.errstate(all="ignore"):
-        filled = [change for change in changes if np.size(change.after)]
-        rows = [(*change[2:], weights.get(change.number, change.its_before)) for change in filled]
-        for change, (own, along, *products, weight) in zip(filled, _sums(rows, _lie), strict=True):
+        for change in (change for change in changes if np.size(change.after)):
+            arrays = (*change[2:], weights.get(change.number, change.its_before))
+            own, along, *products, weight = _sums(arrays, _lie)
             long = math.sqrt(weight) if math.isfinite(weight) else 0.0
             line["own"][change.number], line["along"][change.number] = math.sqrt(own), along
             line["toward"][change.number] = [each / long if long else 0.0 for each in products]
@@ -346,33 +345,15 @@ def _lie(before: Any, after: Any, its_before: Any, its_after: Any, toward: Any) 
     return [(made, made), (made, its), (its, toward), (made, toward), (toward, toward)]
 
 
-def _sums(rows: Sequence[Sequence[Any]], products: Callable[..., Any]) -> Iterator[list[float]]:
-    """For each row of arrays its sums of products, in float64; an array of another size than the second is 0.
-
-    Small rows are computed together, as most of a small array's time is the call.
-    """
-    waiting: list[list[Any]] = []
-    for row in rows:
-        size = np.size(row[1])
-        flat = [np.ravel(array) if np.size(array) == size else np.zeros(size) for array in row]
-        if waiting and size + sum(each[1].size for each in waiting) > AT_ONCE:
-            yield from _together(waiting, products)
-            waiting = []
-        if size <= AT_ONCE:
-            waiting.append(flat)
-            continue
-        cuts = range(0, size, AT_ONCE)
-        parts = (next(_together([[array[k : k + AT_ONCE] for array in flat]], products)) for k in cuts)
-        yield [sum(column) for column in zip(*parts, strict=True)]
-    if waiting:
-        yield from _together(waiting, products)
-
-
-def _together(rows: Sequence[Sequence[Any]], products: Callable[..., Any]) -> Iterator[list[float]]:
-    columns = [np.concatenate(column, dtype=np.float64, casting="unsafe") for column in zip(*rows, strict=True)]
-    starts = np.cumsum([0, *(row[1].size for row in rows[:-1])])
-    sums = [np.add.reduceat(one * other, starts).tolist() for one, other in products(*columns)]
-    yield from map(list, zip(*sums, strict=True))
+def _sums(arrays: Sequence[Any], products: Callable[..., Any]) -> list[float]:
+    """Sums of products of arrays, in float64; an array of another size than the second is 0."""
+    size = np.size(arrays[1])
+    flat = [np.ravel(array) if np.size(array) == size else np.zeros(size) for array in arrays]
+    sums: Any = 0.0
+    for k in range(0, size, AT_ONCE):
+        parts = [array[k : k + AT_ONCE].astype(np.float64) for array in flat]
+        sums = sums + np.array([np.sum(one * other) for one, other in products(*parts)])
+    return list(sums.tolist())
 
 
 def _judged(change: Change, apart: float, size: float, last: float) -> dict[str, Any]:

@@ -10,7 +10,6 @@ chunk is found out from the numbers when the chunk is next sent, or joined.
 
 from __future__ import annotations
 
-import functools
 import json
 import select
 import socket
@@ -61,7 +60,7 @@ def ring(timeout: float = 10.0) -> Ring:
         raise RuntimeError(_("dtk.ring() is for use inside a function that dtk.run runs"))
     if place.role == "evaluator":
         raise ClusterConfigError(_("dtk.ring() was called in the evaluator, which is no part of the workers' ring"))
-    progress(place).in_ring = place.workers > 1
+    progress(place).rings += place.workers > 1
     return Ring(place, seconds("timeout", timeout))
 
 
@@ -104,7 +103,7 @@ class Ring:
         self._arrived: dict[int, _Arrival] = {}
         self._neighbours: Neighbours | None = None
         if place.workers > 1:
-            sockets = [corner.path / SOCKET for corner in place.run.each]
+            sockets = [corner.path / f"ring-{progress(place).rings}" for corner in place.run.each]
             self._neighbours = Neighbours(sockets, place.worker, timeout, self._suspect)
 
     def split(self, gradient: Any) -> list[np.ndarray]:
@@ -279,11 +278,11 @@ def _numbers(values: Any, call: str) -> np.ndarray:
 # ---- the connections: sockets in the run's directory, which no other user may enter
 
 
-SOCKET = "ring"  # in each worker's directory
 _LENGTH = struct.Struct("!Q")
-_CALLER = struct.Struct("!II")  # which ring of the process, counted from 1, and which worker
+_CALLER = struct.Struct("!I")  # which worker
 _PIECE = 1 << 20  # bytes handed to the system at once
 _GREETING = 1.0  # seconds for the first bytes of a connection, which a worker that is alive sends at once
+_listening: list[socket.socket] = []  # kept open until the process ends, so that a late caller learns who has left
 
 
 class Neighbours:
@@ -299,18 +298,16 @@ class Neighbours:
         self.timeout, self._suspect = timeout, suspect
         self._sockets, self._worker = sockets, worker
         self.next, self.previous = (worker + 1) % len(sockets), (worker - 1) % len(sockets)
-        self._door = _door(sockets[worker])
-        self._door.rings += 1
-        self._ring = self._door.rings
+        sockets[worker].unlink(missing_ok=True)  # of a process in whose place this one is
+        self._listening = wire.listen(sockets[worker])
+        _listening.append(self._listening)
         self._outward: dict[int, socket.socket] = {}
+        self._inward: dict[int, socket.socket] = {}  # of all who have called: one may be in another exchange than this
         self._link(self.next)
 
     def close(self) -> None:
-        for each in self._outward.values():
+        for each in (*self._outward.values(), *self._inward.values()):
             each.close()
-        for ring, worker in [*self._door.callers]:
-            if ring == self._ring:
-                self._door.callers.pop((ring, worker)).close()
 
     def trade(self, message: bytes, receiver: int, sender: int) -> bytes:
         """Sends a message to one worker and returns one from another, or from the same, both at the same time.
@@ -322,8 +319,8 @@ class Neighbours:
         out, got, size = memoryview(_LENGTH.pack(len(message)) + message), bytearray(), _LENGTH.size
         while out or len(got) < size:
             reading, writing = len(got) < size, bool(out)
-            inward = self._door.callers.get((self._ring, sender))
-            ready = select.select([inward or self._door.socket] * reading, [outward] * writing, [], self.timeout)
+            inward = self._inward.get(sender)
+            ready = select.select([inward or self._listening] * reading, [outward] * writing, [], self.timeout)
             if not ready[0] and not ready[1]:
                 raise self._late(reading, receiver, sender)
             if ready[1]:
@@ -332,7 +329,7 @@ class Neighbours:
                 except OSError:
                     raise self._gone(receiver) from None
             if ready[0] and inward is None:
-                self._door.admit()
+                self._admit()
             elif ready[0] and inward is not None:
                 try:
                     data = inward.recv(min(_PIECE, size - len(got)))
@@ -370,35 +367,19 @@ class Neighbours:
                     raise RingBroken(what, _("every worker must call dtk.ring()")) from None
                 time.sleep(0.02)  # a socket that opens in another process sends no event to wait for
                 continue
-            link.sendall(_CALLER.pack(self._ring, self._worker))
+            link.sendall(_CALLER.pack(self._worker))
             link.setblocking(False)
             self._outward[other] = link
         return self._outward[other]
 
-
-class _Door:
-    """Where this worker listens from its first ring on, and who has called, for which ring.
-
-    A neighbour may be in its next ring already, or in another exchange than this worker: whoever calls is kept.
-    """
-
-    def __init__(self, path: Path):
-        self.rings = 0
-        self.callers: dict[tuple[int, int], socket.socket] = {}
-        path.unlink(missing_ok=True)  # of a process in whose place this one is
-        self.socket = wire.listen(path)
-
-    def admit(self) -> None:
+    def _admit(self) -> None:
         """Takes the next call."""
-        caller, _address = self.socket.accept()
+        caller, _address = self._listening.accept()
         caller.settimeout(_GREETING)
         try:
-            ring, worker = _CALLER.unpack(caller.recv(_CALLER.size, socket.MSG_WAITALL))
+            (worker,) = _CALLER.unpack(caller.recv(_CALLER.size, socket.MSG_WAITALL))
         except (OSError, struct.error):  # who called was killed at that moment
             caller.close()
             return
         caller.setblocking(False)
-        self.callers[ring, worker] = caller
-
-
-_door = functools.cache(_Door)
+        self._inward[worker] = caller

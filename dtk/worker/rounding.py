@@ -54,14 +54,14 @@ class Repeated:
     def __init__(self, made: Made, feeds: Sequence[Feed], matched: dict[int, Variable], begun: dict[int, list[Any]]):
         self.made, self.feeds = made, feeds
         self.matched = {number: each for number, each in matched.items() if each.dtype in ROUNDING}
-        self._begins = {id(each): made.before.of(each) for each in made.after.table}
+        self._begins = {each: made.before.of(each) for each in made.after.values}
         for number, each in matched.items():
-            if not self._begins[id(each)]:  # made in this very step, as an optimizer's: what the cluster had, or 0
-                self._begins[id(each)] = begun.get(number) or [np.zeros_like(value) for value in made.after.of(each)]
+            if not self._begins[each]:  # made in this very step, as an optimizer's: what the cluster had, or 0
+                self._begins[each] = begun.get(number) or [np.zeros_like(value) for value in made.after.of(each)]
         self._counts = updates.states()
         self._given = [list(feed.given) for feed in feeds]
-        self._plain = {n: change(v, self._begins[id(v)], made.after.of(v)) for n, v in self.matched.items()}
-        self._draw = np.random.default_rng(len(made.after.table))
+        self._plain = {n: change(v, self._begins[v], made.after.of(v)) for n, v in self.matched.items()}
+        self._draw = np.random.default_rng(len(made.after.values))
         self._size = LAST_DIGITS * max(updates.precision(), ROUNDING["float32"] / 2)
 
     def exactly(self) -> dict[int, float]:
@@ -85,20 +85,19 @@ class Repeated:
     def restore(self) -> None:
         """Puts back what the step has made of the state."""
         updates.restore(self._counts)
-        for each in self.made.after.table:
-            if self.made.after.of(each):
-                each.assign(self.made.after.of(each))
+        for each, values in self.made.after.values.items():
+            if values:
+                each.assign(values)
 
     def _again(self, amount: float, changed: Callable[[Any], Any]) -> dict[int, float]:
         assert self.made.call is not None, "`Made.repeatable` says that it can be made again"
         begins = {}
-        for each in self.made.after.table:
-            values = self._begins[id(each)]
+        for each, values in self._begins.items():
             if each.role == "" and each.trainable and amount and values:
                 # What is added to sums, as a bias is, stands for their rounding: of a size of 1, whatever its own is.
                 least = 1.0 if values[0].ndim < 2 else 0.0
                 values = [states.perturbed(values[0], amount, self._draw, least)] * len(values)
-            begins[id(each)] = values
+            begins[each] = values
             if values:
                 each.assign(values)
         fed = {id(feed.handed) for feed in self.feeds}
@@ -111,7 +110,7 @@ class Repeated:
             feed.replay(None)
         ends = take(everything=True)
         return {
-            number: float(np.linalg.norm(change(each, begins[id(each)], ends.of(each)) - self._plain[number]))
+            number: float(np.linalg.norm(change(each, begins[each], ends.of(each)) - self._plain[number]))
             for number, each in self.matched.items()
         }
 
@@ -139,10 +138,6 @@ class Levels:
 
         spread: gets the largest difference of each variable. values: how many each has.
         """
-        self._perturb(line, again, spread)
-        self._doubt(line, values)
-
-    def _perturb(self, line: dict[str, Any], again: Repeated, spread: dict[int, float]) -> None:
         least: dict[int, float] = {}
         for repeat in range(REPEATS):
             for number, apart in again.perturbed().items():
@@ -160,6 +155,7 @@ class Levels:
                 if number in divided or again.part(number, apart) <= ORDERED:
                     spread[number] = max(spread[number], apart)
             self._judge(line, spread)
+        self._doubt(line, values)
 
     def _kept_agrees(self, number: int, line: dict[str, Any]) -> bool:
         """Whether all that an optimizer keeps of a weight has changed as in the cluster."""

@@ -48,23 +48,22 @@ _TOLD = ("name", "identity", "dtype", "shape", "kept", "trainable")  # of a vari
 class Snapshot(NamedTuple):
     """What the variables that are compared hold at one moment; values share memory with TensorFlow's.
 
-    values: by id of the Variable. marks: of each what is another once it was written: where its values lie, or the
-    value itself of single numbers, which are copied.
+    marks: of each what is another once it was written: where its values lie, or the value itself of single numbers,
+    which are copied.
     """
 
-    table: list[Variable]
-    values: dict[int, list[Any]]
-    marks: dict[int, list[Any]]
+    values: dict[Variable, list[Any]]
+    marks: dict[Variable, list[Any]]
 
     def of(self, variable: Variable) -> list[Any]:
-        return self.values.get(id(variable), [])
+        return self.values.get(variable, [])
 
     def same(self, other: Snapshot, variable: Variable) -> bool:
         """Whether nothing was written in between."""
-        return self.marks.get(id(variable)) == other.marks.get(id(variable))
+        return self.marks.get(variable) == other.marks.get(variable)
 
 
-NOTHING = Snapshot([], {}, {})
+NOTHING = Snapshot({}, {})
 
 
 def take(everything: bool = False) -> Snapshot:
@@ -72,8 +71,7 @@ def take(everything: bool = False) -> Snapshot:
     table = [each for each in states.variables() if each.ready and (everything or each.role == "")]
     read = states.read(table)
     marks = [[v.__array_interface__["data"][0] if v.ndim else v.tobytes() for v in values] for values in read]
-    keys = [id(each) for each in table]
-    return Snapshot(table, dict(zip(keys, read, strict=True)), dict(zip(keys, marks, strict=True)))
+    return Snapshot(dict(zip(table, read, strict=True)), dict(zip(table, marks, strict=True)))
 
 
 class Watched:
@@ -99,17 +97,17 @@ class Watched:
 
     def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
         """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
-        updates, so_far = self.position[0], made()
-        changed = so_far > updates or (
+        earlier, so_far = self.position[0], sum(sum(each.so_far()) for each in updates.counted())
+        changed = so_far > earlier or (
             self.trains(subject)
             if before is None or after is None
-            else any(not before.same(after, v) for v in after.table if v.role == "" and before.of(v))
+            else any(not before.same(after, v) for v in after.values if v.role == "" and before.of(v))
         )
         code = _code_of(subject)
         self._seen[id(code)] = (code, self._seen.get(id(code), (None, 0))[1] + 1)
         if changed:
             self._training.add(id(code))
-            self.position = (so_far, 0) if so_far > updates else (updates, self.position[1] + 1)
+            self.position = (so_far, 0) if so_far > earlier else (earlier, self.position[1] + 1)
         return changed
 
 
@@ -118,25 +116,17 @@ def _code_of(subject: Any) -> Any:
     return getattr(getattr(subject, "func", subject), "__code__", subject)
 
 
-def made() -> int:
-    """Updates of all optimizers so far."""
-    return sum(sum(each.so_far()) for each in updates.counted())
-
-
 class Recorder:
     """Records the units of this process."""
 
-    def __init__(self, place: Here, budget: float, small: float = SMALL):
+    def __init__(self, place: Here, budget: float, small: float):
         self.place, self.budget, self.small = place, budget, small
-        self.path = place.folder.path
         self.watched = Watched()
         self.units, self.stride, self.spent, self.stage = 0, 1, 0.0, budget / 2
         self.held: Snapshot | None = None  # what the unit before left, where that was recorded
-        self.written: dict[int, int] = {}  # id of a Variable -> its number
-        self._kept: list[Variable] = []  # so that no id is used again
+        self.written: dict[Variable, int] = {}  # their numbers
         self._fresh, self._largest, self._since = 0, 0, 0.0
-        self._steps = 0  # recorded when the unit began
-        self._writer = _Writer(self.path, values=place.worker == 0)
+        self._writer = _Writer(place.folder.path, values=place.worker == 0)
         self.paused = False
 
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -149,16 +139,15 @@ class Recorder:
 
     def begins(self, subject: Any) -> Any:
         """Before what may be a unit; `ends` gets what this returns."""
-        began = self.watched.position
-        known, self._steps = self.watched.trains(subject), progress(self.place).steps
+        known = self.watched.trains(subject)
         before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
-        return known, began, before
+        return known, self.watched.position, progress(self.place).steps, before
 
     def ends(self, subject: Any, begun: Any, *given: Any) -> None:
-        known, began, before = begun
+        known, began, steps, before = begun
         after = take() if before is not None else None
         if self.watched.called(subject, before, after):
-            self._unit(known, began, before, after, given)
+            self._unit(known, began, steps, before, after, given)
         self._since = self._since or time.monotonic()
 
     def _wanted(self, known: bool) -> bool:
@@ -166,47 +155,44 @@ class Recorder:
         room = self.spent + self._largest <= self.budget
         return room and not self._writer.failed and (fresh or (self.units + 1) % self.stride == 0)
 
-    def _unit(self, known: bool, began: Any, before: Snapshot | None, after: Snapshot | None, given: Any) -> None:
+    def _unit(
+        self, known: bool, began: Any, steps: int, before: Snapshot | None, after: Snapshot | None, given: Any
+    ) -> None:
+        """steps: recorded when it began."""
         self.units += 1
         self._fresh = max(0, (self._fresh if known else FRESH) - 1)
-        size, ended = 0, self.watched.position
+        size, ended, now = 0, self.watched.position, progress(self.place).steps
         facts: dict[str, Any] = {}
-        if not progress(self.place).steps:  # recorded ones have losses and examples of their own
+        if not now:  # recorded ones have losses and examples of their own
             facts = {"taken": updates.targets()[0], "read": rows([], *given) if before and self.units <= READ else []}
         if before is not None and after is not None:
-            size = self._write(before, after, began=began, ended=ended, step=self._step(began), **facts)
+            # A function that was restarted says only in its first step which one that is.
+            first = max(steps, now - max(1, ended[0] - began[0])) + 1
+            size = self._write(before, after, began=began, ended=ended, step=first, **facts)
         self.held = after
         self._plan(size)
 
     def _write(self, before: Snapshot, after: Snapshot, **facts: Any) -> int:
-        for each in after.table:
-            if id(each) not in self.written:
-                self.written[id(each)] = len(self.written)
-                self._kept.append(each)
+        for each in after.values:
+            if each not in self.written:
+                self.written[each] = len(self.written)
                 told = {name: getattr(each, name) for name in _TOLD}
-                self._writer.variable({"number": self.written[id(each)], **told})
+                self._writer.variable({"number": self.written[each], **told})
         entries: list[tuple[str, int, str, list[Any]]] = []
-        size, in_ring = 0, progress(self.place).in_ring
+        size, in_ring = 0, progress(self.place).rings > 0
         for when, held, now in (("before", self.held or NOTHING, before), ("after", before, after)):
             if held.marks == now.marks:
                 continue
-            for each in now.table:
-                values = now.of(each)
-                if id(each) not in self.written:
+            for each, values in now.values.items():
+                if each not in self.written:
                     continue  # it is gone by the unit's end
                 if not held.of(each) or not held.same(now, each):
                     kept = "mirrored" if in_ring and each.kept == "own" and each.trainable else each.kept
-                    entries.append((when, self.written[id(each)], kept, values))
+                    entries.append((when, self.written[each], kept, values))
                     size += sum(value.nbytes for value in values)
-        here = [self.written[id(each)] for each in after.table]
+        here = [self.written[each] for each in after.values]
         self._writer.unit({"unit": self.units, **facts, "here": here}, entries, size)
         return size
-
-    def _step(self, began: tuple[int, int]) -> int:
-        """The unit's first step; a function that was restarted says only in its first step which one that is."""
-        now = progress(self.place).steps
-        made = max(1, self.watched.position[0] - began[0])
-        return max(self._steps, now - made) + 1
 
     def _plan(self, size: int) -> None:
         """Half of the budget for every unit, a quarter for every second one, and so on: however long the training."""
@@ -246,37 +232,35 @@ class _Writer:
         self._waiting: deque[tuple[Future[None], int]] = deque()  # units that are being written, and their bytes
 
     def variable(self, facts: dict[str, Any]) -> None:
-        self._thread.submit(self._append, self._variables, facts)
+        self._submit(self._append, self._variables, facts)
 
     def unit(self, facts: dict[str, Any], entries: list[Any], size: int) -> None:
         """Waits while too much waits to be written."""
         while self._waiting and (self._waiting[0][0].done() or sum(its for _, its in self._waiting) > WAITING):
             wait([self._waiting.popleft()[0]], timeout=60)
-        self._waiting.append((self._thread.submit(self._unit, facts, entries), size))
+        self._waiting.append((self._submit(self._unit, facts, entries), size))
 
     def last(self, facts: dict[str, Any]) -> None:
         """Returns when all is written."""
-        wait([self._thread.submit(self._append, self._units, {"last": facts})], timeout=120)
+        wait([self._submit(self._append, self._units, {"last": facts})], timeout=120)
+
+    def _submit(self, write: Callable[..., None], *given: Any) -> Future[None]:
+        def written() -> None:
+            try:
+                write(*given)
+            except OSError as error:  # a full disk: what is written by now can be followed
+                self.failed = str(error.strerror or error)
+
+        return self._thread.submit(written)
 
     def _append(self, file: Any, line: Any) -> None:
-        try:
-            file.write((json.dumps(line) + "\n").encode())
-            file.flush()
-        except OSError as error:  # a full disk: what is written by now can be followed
-            self.failed = str(error.strerror or error)
+        file.write((json.dumps(line) + "\n").encode())
+        file.flush()
 
     def _unit(self, facts: dict[str, Any], entries: list[Any]) -> None:
+        """Writes values, and then by variable their digests, and where the values are."""
         if self.failed:
             return
-        try:
-            digests, places = self._put(entries)
-        except OSError as error:
-            self.failed = str(error.strerror or error)
-        else:
-            self._append(self._units, {**facts, "digests": digests, "values": places})
-
-    def _put(self, entries: list[Any]) -> tuple[dict[str, dict[int, list[int]]], list[list[Any]]]:
-        """Writes values; returns digests by variable, and where the values are."""
         digests: dict[str, dict[int, list[int]]] = {"before": {}, "after": {}}
         places = []
         place = self._states.seek(0, os.SEEK_END)  # `dtk.interactive.worker_loop` cuts the file where a session goes on
@@ -290,7 +274,7 @@ class _Writer:
                     place += value.nbytes
                     self._states.write(_bytes(value))
         self._states.flush()
-        return digests, places
+        self._append(self._units, {**facts, "digests": digests, "values": places})
 
 
 def _bytes(value: Any) -> Any:

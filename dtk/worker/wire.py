@@ -72,12 +72,9 @@ class Wire:
 
 def listen(path: Path) -> socket.socket:
     """A socket that waits there for calls."""
-    return _at(path, socket.socket.bind, callers=64)
-
-
-def call(path: Path) -> Wire:
-    """A connection with the one who listens there, for messages."""
-    return Wire(connect(path))
+    made = _at(path, socket.socket.bind)
+    made.listen(64)
+    return made
 
 
 def connect(path: Path) -> socket.socket:
@@ -85,8 +82,8 @@ def connect(path: Path) -> socket.socket:
     return _at(path, socket.socket.connect)
 
 
-def _at(path: Path, do: Callable[[socket.socket, str], None], callers: int = 0) -> socket.socket:
-    """A new socket that is bound, or connected, to an address of any length. callers: how many may wait at it."""
+def _at(path: Path, do: Callable[[socket.socket, str], None]) -> socket.socket:
+    """A new socket that is bound, or connected, to an address of any length."""
     with contextlib.ExitStack() as after:
         name = str(path)
         if len(os.fsencode(path)) > _PATH_BYTES and sys.platform == "linux":
@@ -96,8 +93,6 @@ def _at(path: Path, do: Callable[[socket.socket, str], None], callers: int = 0) 
         made = socket.socket(socket.AF_UNIX)
         try:
             do(made, name)
-            if callers:
-                made.listen(callers)
         except BaseException:
             made.close()
             raise

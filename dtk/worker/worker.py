@@ -14,23 +14,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
-from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
 
 import wrapt
 
 from dtk import environment
-from dtk.compat import binding, causes, keras2, keras3, libraries, marks, saves, strategies
+from dtk.compat import binding, causes, estimators, keras2, keras3, libraries, marks, saves, strategies
 from dtk.compat.libraries import tf
 from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
 from dtk.worker import ship, states
-from dtk.worker.hooks import Recorder, listen_to_estimators
+from dtk.worker.hooks import EstimatorListener, Recorder
 from dtk.worker.process import WorkerSpec, die_with
 from dtk.worker.progress import progress, watch_updates, write_updates
 
@@ -46,7 +44,7 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
     for descriptor in inherited:
         os.close(descriptor)
     os.setsid()  # a process group of its own: killing it takes the learner's child processes along
-    _die_with(parent)
+    die_with(parent)
     before = libraries.keras_2_chosen()  # by the kernel's environment, which this process still has
     here = _take_place(spec)
     here.journal.event(events.Starting(here.now()))
@@ -60,21 +58,6 @@ def main(spec: WorkerSpec, parent: int, inherited: list[int]) -> None:
     here.journal.event(events.Finished(here.now()))
     while True:  # stay until the run ends: a chief that leaves early breaks its peers' collectives
         signal.pause()
-
-
-def _die_with(parent: int) -> None:
-    """No worker outlives the process that started it, even if that one is killed with SIGKILL."""
-    if die_with(parent):
-        return
-    forked_by = parent_process()
-    if forked_by is not None:
-        sentinel = forked_by.sentinel
-
-        def watch() -> None:
-            connection.wait([sentinel])
-            os.killpg(0, signal.SIGKILL)
-
-        threading.Thread(target=watch, daemon=True).start()
 
 
 def _take_place(spec: WorkerSpec) -> Here:
@@ -187,7 +170,7 @@ def _prepare_libraries(here: Here, job: dict[str, Any]) -> None:
     saves.when_imported()
     strategies.leave_datasets_untuned()
     training = "tensorflow_estimator.python.estimator.training"
-    wrapt.register_post_import_hook(lambda module: listen_to_estimators(here), training)
+    wrapt.register_post_import_hook(lambda module: estimators.apply(EstimatorListener(here), replicas), training)
     if job["without"]:
         from dtk.compat import without  # which only some followers need
 
