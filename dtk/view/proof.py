@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas
+from IPython.core.pylabtools import print_figure
 from matplotlib.axes import Axes
 
 from dtk.language import N_, _, rounded, three
@@ -192,7 +193,7 @@ def pictures(found: Proof) -> tuple[dict[str, Any], dict[str, Any]]:
     plt.close(drawn)  # or the cell would show it once more
     page = drawn._repr_html_()
     words = {"image/png": {"alt": drawn.get_label()}}
-    return {"image/png": canvas.png(drawn), **({"text/html": page} if page else {})}, words
+    return {"image/png": print_figure(drawn, bbox_inches=None), **({"text/html": page} if page else {})}, words
 
 
 def _title(found: Proof) -> str:
