@@ -24,6 +24,8 @@ from dtk.watch.waiting import State, Waiting, load, names
 _MOST = 4  # processes, or replicas of one process, side by side; of more, the first three and the last
 _KERNEL, _TOP, _FLOOR, _BAR = (0.86, 1.0), 0.72, 0.26, (0.03, 0.15)  # heights, of the axes
 _GAP = 0.03  # between two processes, of the axes' width
+# From the kernel to a process: files and signals, no message of the step.
+_DASHED: dict[str, Any] = {"arrowstyle": "->", "ls": (0, (3, 3)), "lw": 1.1, "alpha": 0.7, "shrinkA": 2, "shrinkB": 2}
 _REPLICA = N_("replica {replica}, a device\n{examples}\nshare of loss\n{share:.4f}")
 _LEFT, _MIDDLE, _RIGHT = 0.10, 0.51, 0.90  # of the fan: centres of its columns, of the axes' width
 _HALF = 0.17  # a little less than half the width of a box in the middle: where its rays bend
@@ -71,7 +73,8 @@ def processes(run: Recorded, ax: Axes | None = None) -> Axes:
         own = seen.records[seen.records.worker == worker]
         name = _("one process") if workers == 1 else worker_name(worker, chief=worker == 0)
         _process(ax, (left, right), name, own, seen.weights, lowest=0.0 if inside else _FLOOR)
-        _arrow_from_kernel(ax, (left + right) / 2, workers)
+        start = 0.5 + ((left + right) / 2 - 0.5) * (0.35 if workers > 1 else 0.0), _KERNEL[0]
+        ax.annotate("", ((left + right) / 2, _TOP), start, arrowprops={**_DASHED, "color": ink(ax)})
     if workers > _MOST:
         between = (places[2][1] + places[workers - 1][0]) / 2
         _write(ax, between, (_FLOOR + _TOP) / 2, _("…\n{count}\nmore\n…", count=workers - _MOST))
@@ -145,13 +148,6 @@ def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame,
         )
         lines = wrapped(copies, 20 if wide < 0.27 else 60)
         _write(ax, middle, _FLOOR + 0.05, "\n".join(lines), fontsize=8.0)
-
-
-def _arrow_from_kernel(ax: Axes, x: float, count: int) -> None:
-    """From the kernel to a process: files and signals, no message of the step."""
-    start = 0.5 + (x - 0.5) * (0.35 if count > 1 else 0.0), _KERNEL[0]
-    style: dict[str, Any] = {"arrowstyle": "->", "ls": (0, (3, 3)), "lw": 1.1, "color": ink(ax), "alpha": 0.7}
-    ax.annotate("", (x, _TOP), start, arrowprops={**style, "shrinkA": 2, "shrinkB": 2})
 
 
 def _all_reduce(ax: Axes, seen: _Step, middles: list[float], x: tuple[float, float]) -> None:
@@ -279,7 +275,9 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
     boxes = _boxes(found)
     places = _circle(len(boxes))
     low, high = min(y for __, y in places), max(y for __, y in places)
-    title, caption = _wait_title(run, found), _wait_caption(found)
+    # Those that others wait for and that wait for none.
+    sources = {whom for __, whom in found.edges} - {who for who, __ in found.edges}
+    title, caption = _wait_title(run, found), _wait_caption(found, sources)
     # In inches, by the number of lines; too high does no harm.
     words = 0.19 * -(-columns(title) // 60) + 0.14 * -(-columns(caption) // 100)
     (ax,) = axes(ax, size=(_INCHES, round((high - low + _HIGH + 0.3) * _INCHES / _SPAN + words + 0.5, 1)))
@@ -288,18 +286,14 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
     blank(ax)
     of = {state.member: number for number, states in enumerate(boxes) for state in states}
     arrows = {(of[who], of[whom]) for who, whom in found.edges}
-    frames = [
-        _box(ax, states, place, _is_source(found, states[0])) for states, place in zip(boxes, places, strict=True)
-    ]
+    pairs = zip(boxes, places, strict=True)
+    frames = [_box(ax, states, place, states[0].member in sources) for states, place in pairs]
     for one, other in arrows:
         # Two that wait for each other get an arrow each, apart.
         bent = f"arc3,rad={0.18 if (other, one) in arrows else 0.0}"
         ends: dict[str, Any] = {"patchA": frames[one], "patchB": frames[other], "shrinkA": 2, "shrinkB": 3}
-        style: dict[str, Any] = {"arrowstyle": "-|>,head_width=3.2,head_length=6", "color": ink(ax), "lw": 1.3}
-        arrow = FancyArrowPatch(
-            places[one], places[other], connectionstyle=bent, zorder=2, gid="waits", **style, **ends
-        )
-        ax.add_patch(arrow)
+        style: dict[str, Any] = {"arrowstyle": "-|>,head_width=3.2,head_length=6", "color": ink(ax), "lw": 1.3, **ends}
+        ax.add_patch(FancyArrowPatch(places[one], places[other], connectionstyle=bent, gid="waits", zorder=2, **style))
     headline(ax, title, caption)
     return ax
 
@@ -324,12 +318,6 @@ def _circle(count: int) -> list[tuple[float, float]]:
     up = max(0.9, count * 0.27)
     angles = [2 * math.pi * (k + 0.5 * (count % 2 == 0)) / count for k in range(count)]
     return [(-across * math.cos(angle), up * math.sin(angle)) for angle in angles]
-
-
-def _is_source(found: Waiting, state: State) -> bool:
-    """Whether others wait for a worker that waits for none."""
-    waits = any(who == state.member for who, _ in found.edges)
-    return not waits and any(whom == state.member for _, whom in found.edges)
 
 
 def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: bool) -> FancyBboxPatch:
@@ -359,10 +347,10 @@ def _wait_title(run: Recorded, found: Waiting) -> str:
     return _("{done} of {count} workers have finished", done=done, count=len(found.states))
 
 
-def _wait_caption(found: Waiting) -> str:
+def _wait_caption(found: Waiting, sources: set[int]) -> str:
     if not found.edges:
         return _("No arrow: no worker was found to wait for another.")
     caption = _("An arrow leads from a worker that can't go on to one that it waits for.")
-    if any(_is_source(found, state) for state in found.states):
+    if sources:
         return f"{caption} " + _("Thick frame: others wait for it and it waits for no other, so look there.")
     return f"{caption} " + _("No worker is free to go on: a deadlock.")

@@ -284,11 +284,10 @@ def _failed(ax: Axes, x: int, words: str) -> None:
 
 _PART_SHOWN, _SEEN = 0.075, 0.005  # of the longest bar: what is shorter holds no number, and can't be seen
 NOTHING = N_("no all-reduce of gradients was noted: it takes two workers, and records of steps")
-_OPACITY = {"compute": 0.35, "waiting": 1.0, "all_reduce": 1.0}
-_IN_A_LANE = {
-    "compute": N_("until its gradients are there"),
-    "waiting": N_("waiting for the last worker"),
-    "all_reduce": N_("reducing"),
+_IN_A_LANE = {  # opacity and meaning
+    "compute": (0.35, N_("until its gradients are there")),
+    "waiting": (1.0, N_("waiting for the last worker")),
+    "all_reduce": (1.0, N_("reducing")),
 }
 
 
@@ -373,7 +372,7 @@ def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None =
         ValueError: no run, as many labels as runs are needed, or a step that is not there.
     """
     names = canvas.names_of(labels, len(runs))
-    tables = _chosen([_of_worker_0(run) for run in runs], step)
+    tables = _chosen(runs, step)
     lanes = [max(1, len(table)) for table in tables]
     high = 0.6 + sum(0.75 + 0.33 * lane for lane in lanes)
     places = canvas.axes(ax, tuple(lane + 1.4 for lane in lanes), (7.0, high))
@@ -387,25 +386,19 @@ def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None =
             title, caption = _overlap_words(table)
             named = len(runs) > 1 or labels
             canvas.headline(place, _("{name}: {words}", name=name, words=title) if named else title, caption)
-    places[min(len(places), len(tables)) - 1].set_xlabel(_("ms since the step before ended"))
+    places[-1].set_xlabel(_("ms since the step before ended"))
     if longest:
-        patches = [
-            Patch(color=PART_COLORS[part], alpha=_OPACITY[part], label=_(words)) for part, words in _IN_A_LANE.items()
-        ]
+        kinds = [(PART_COLORS[part], opacity, _(words)) for part, (opacity, words) in _IN_A_LANE.items()]
+        patches = [Patch(color=color, alpha=opacity, label=words) for color, opacity, words in kinds]
         canvas.legend_below(places[0], patches)
     return places[0]
 
 
-def _of_worker_0(run: Any) -> pandas.DataFrame:
-    """Its all-reduces in all steps."""
-    if run.folder is None:  # an error from before anything started
-        return pandas.DataFrame()
-    table = step_reductions(run)
-    return table[table.worker == 0]
-
-
-def _chosen(tables: list[pandas.DataFrame], step: int | None) -> list[pandas.DataFrame]:
-    """The all-reduces of one step, the same for all runs: another step may hold another part of the training."""
+def _chosen(runs: Sequence[Recorded], step: int | None) -> list[pandas.DataFrame]:
+    """Worker 0's all-reduces in one step, the same for all runs: another may hold another part of the training."""
+    # Without a folder: an error from before anything started.
+    every = [pandas.DataFrame() if run.folder is None else step_reductions(run) for run in runs]
+    tables = [table[table.worker == 0] if len(table) else table for table in every]
     full = [table for table in tables if len(table)]
     if not full:
         return tables
@@ -425,7 +418,7 @@ def _draw_lanes(ax: Axes, table: pandas.DataFrame) -> None:
         lengths = np.diff(ends, prepend=0.0)
         blocks = [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)]
         canvas.row_of_blocks(ax, lane, blocks)
-        ax.patches[-3].set_alpha(_OPACITY["compute"])
+        ax.patches[-3].set_alpha(_IN_A_LANE["compute"][0])
     ax.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(ax), lw=1.2, ls=(0, (4, 2)))
     canvas.name_rows(ax, [bytes_of(size) for size in table.bytes], 0.1)
     ax.tick_params(axis="y", labelsize=9)

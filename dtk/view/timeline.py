@@ -34,12 +34,10 @@ _COLUMNS = 75  # of a lane, where it has more steps than that
 _LONG = 170  # letters of a headline
 _SILENT = 2.0  # seconds without a step before the end that are no pause
 
-# How what is no step is drawn, in the ink of the page: (opacity, hatch).
-_PHASES = {"start": (0.07, ""), "build": (0.17, ""), "silence": (0.0, "//////")}
-_MEANING = {
-    "start": N_("start of the process"),
-    "build": N_("build: until the first step's end"),
-    "silence": N_("nothing more came"),
+_PHASES = {  # what is no step: how it is drawn in the ink of the page, opacity and hatch, and what it means
+    "start": (0.07, "", N_("start of the process")),
+    "build": (0.17, "", N_("build: until the first step's end")),
+    "silence": (0.0, "//////", N_("nothing more came")),
 }
 
 
@@ -164,7 +162,7 @@ def _block(ax: Axes, lane: _Lane, phase: str, begin: float, end: float) -> None:
 
 
 def _style_of(ax: Axes, phase: str) -> dict[str, Any]:
-    alpha, hatch = _PHASES[phase]
+    alpha, hatch, _meaning = _PHASES[phase]
     return {"facecolor": (ink(ax), alpha), "edgecolor": (ink(ax), 0.6 if hatch else 0.0), "hatch": hatch, "lw": 0}
 
 
@@ -270,7 +268,7 @@ def _legend(ax: Axes, lanes: list[_Lane]) -> None:
     seen = {part for lane in lanes for part in lane.parts.part}
     patches = [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in PARTS if part in seen]
     phases = [phase for phase in _PHASES if phase != "silence" or any(lane.silent for lane in lanes)]
-    patches += [Patch(label=_(_MEANING[phase]), **_style_of(ax, phase)) for phase in phases]
+    patches += [Patch(label=_(_PHASES[phase][2]), **_style_of(ax, phase)) for phase in phases]
     legend_below(ax, patches, ncols=4, fontsize=8.5)
 
 
