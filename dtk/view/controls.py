@@ -91,10 +91,8 @@ def choice(options: Sequence[Any], value: Any, description: str, width: str) -> 
     import ipywidgets
 
     row: dict[str, Any] = {"orientation": "horizontal"} if hasattr(ipywidgets.RadioButtons, "orientation") else {}
-    style, layout = {"description_width": width}, ipywidgets.Layout(width="auto")
-    return ipywidgets.RadioButtons(
-        options=list(options), value=value, description=description, style=style, layout=layout, **row
-    )
+    looks = {"style": {"description_width": width}, "layout": {"width": "auto"}, **row}
+    return ipywidgets.RadioButtons(options=list(options), value=value, description=description, **looks)
 
 
 def one_of(panes: Sequence[Any], names: Sequence[str], description: str) -> Any:
@@ -115,6 +113,5 @@ def number(value: int, least: int, most: int, description: str, width: str) -> A
     """Create a field for a whole number, for its digits or the arrow keys. width: of the name."""
     import ipywidgets
 
-    layout = ipywidgets.Layout(width=f"calc({width} + 6em)")
-    style = {"description_width": width}
-    return ipywidgets.BoundedIntText(value, min=least, max=most, description=description, style=style, layout=layout)
+    looks = {"style": {"description_width": width}, "layout": {"width": f"calc({width} + 6em)"}}
+    return ipywidgets.BoundedIntText(value, min=least, max=most, description=description, **looks)

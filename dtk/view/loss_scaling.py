@@ -176,8 +176,8 @@ def numbers(replicas: int, examples: int, divisor: str) -> Numbers:
     by = dict(zip(DIVISORS, (replicas * examples, examples, replicas), strict=True))[divisor]
     losses = _LOSSES[: replicas * examples].reshape(replicas, examples)
     slopes = -2 * np.sqrt(losses)
-    each = (tuple(scaling.share(row, by) for row in table) for table in (losses, slopes))
-    return Numbers(*each, float(losses.mean()), float(slopes.mean()), by)
+    shares, parts = (tuple(scaling.share(row, by) for row in table) for table in (losses, slopes))
+    return Numbers(shares, parts, float(losses.mean()), float(slopes.mean()), by)
 
 
 def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> Lab | Axes:

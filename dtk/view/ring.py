@@ -146,8 +146,7 @@ def _grid(ax: Axes, seen: Story, step: int, corner: tuple[float, float]) -> None
     title = _("start") if step == 0 else _("step {step}", step=step)
     ax.text(x + seen.workers / 2, y - 0.86, title, ha="center", va="bottom", fontsize=8.5)
     for chunk in range(seen.workers):
-        words = str(chunk)
-        ax.text(x + chunk + 0.5, y - 0.44, words, ha="center", va="bottom", fontsize=8.0, alpha=0.85, gid="chunk")
+        ax.text(x + chunk + 0.5, y - 0.44, str(chunk), ha="center", va="bottom", fontsize=8, alpha=0.85, gid="chunk")
     for worker, chunks in enumerate(seen.holds[step]):
         top = y + worker * _ROW
         if chunks is None:
@@ -158,18 +157,16 @@ def _grid(ax: Axes, seen: Story, step: int, corner: tuple[float, float]) -> None
             _cell(ax, (x + chunk, top), parts, seen.workers)
 
 
-def _cell(ax: Axes, corner: tuple[float, float], parts: tuple[int, ...] | None, workers: int) -> None:
+def _cell(ax: Axes, corner: tuple[float, float], parts: Parts, workers: int) -> None:
     """A stripe for each worker, filled if its gradient is in; the figure in it says how often, if more than once."""
     x, y = corner[0] + 0.05, corner[1]
     wide = 0.9 / workers
     counts = Counter(parts or ())
     for worker, times in sorted(counts.items()):
-        stripe = Rectangle((x + worker * wide, y), wide, 1, facecolor=worker_color(worker), lw=0)
-        stripe.set_gid("part")
-        ax.add_patch(stripe)
+        left, color = x + worker * wide, worker_color(worker)
+        ax.add_patch(Rectangle((left, y), wide, 1, facecolor=color, lw=0, gid="part"))
         if times > 1:
-            middle = (x + (worker + 0.5) * wide, y + 0.5)
-            ax.text(*middle, str(times), ha="center", va="center", fontsize=7.5, color=on(worker_color(worker)))
+            ax.text(left + wide / 2, y + 0.5, str(times), ha="center", va="center", fontsize=7.5, color=on(color))
     thick = 1.8 if _whole(parts, workers) else 0.5
     ax.add_patch(Rectangle((x, y), 0.9, 1, fill=False, edgecolor=ink(ax), lw=thick))
     if parts is None:
@@ -224,6 +221,6 @@ def _words(seen: Story) -> tuple[str, str]:
     return _(title, steps=seen.steps, messages=arrived, cells=cells, count=seen.workers**2), " ".join(caption)
 
 
-def _whole(parts: tuple[int, ...] | None, workers: int) -> bool:
+def _whole(parts: Parts, workers: int) -> bool:
     """Whether a chunk holds each worker's gradient once."""
     return parts is not None and sorted(parts) == list(range(workers))

@@ -61,14 +61,13 @@ def what_if(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int = 2
     return _draw(job, cluster or Cluster(), workers, ax)
 
 
-def _headline(table: pandas.DataFrame, workers: int) -> str:
+def _headline(row: Any) -> str:
     """What is predicted for the number of workers that was asked for, and what limits it."""
-    row = table[table.workers == workers].iloc[0]
     words = ngettext(
         "{count} worker: {rate} examples/s, {percent:.0f} % of the ideal",
         "{count} workers: {rate} examples/s, {percent:.0f} % of the ideal",
-        workers,
-        count=f"{workers:,}",
+        row.workers,
+        count=f"{row.workers:,}",
         rate=three(row.throughput),
         percent=100 * row.efficiency,
     )
@@ -87,11 +86,11 @@ def predictions(job: Job, cluster: Cluster, workers: int) -> pandas.DataFrame:
     return predict(job, cluster, sorted({*map(int, spread), workers}))
 
 
-def _runs(table: pandas.DataFrame) -> Iterator[tuple[int, int, str]]:
-    """Rows in a row with one limit of their examples/s: first, last, limit."""
-    for limit, rows in itertools.groupby(range(len(table)), key=lambda row: table.slowed_by[row]):
-        found = list(rows)
-        yield found[0], found[-1], limit
+def _by_limit(table: pandas.DataFrame) -> Iterator[tuple[str, pandas.DataFrame]]:
+    """Stretches with one limit of their examples/s, each to the first point of the next, so that a line has no gap."""
+    for limit, rows in itertools.groupby(table.index, key=lambda row: table.slowed_by[row]):
+        first, *more = rows
+        yield limit, table.iloc[first : first + len(more) + 2]
 
 
 def _draw(job: Job, cluster: Cluster, workers: int, ax: Axes | None = None, shown: bool = True) -> Axes:
@@ -100,8 +99,7 @@ def _draw(job: Job, cluster: Cluster, workers: int, ax: Axes | None = None, show
     grid = axes(ax, heights, size, shown)
     top, *below = grid
     top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label=_("ideal"))
-    for first, last, limit in _runs(table):
-        part = table.iloc[first : last + 2]  # to the first point of the next colour, so that the line has no gap
+    for limit, part in _by_limit(table):
         top.plot(part.workers, part.throughput, color=LIMIT_COLORS[limit], lw=2.6, label=_(limit))
     row = table[table.workers == workers].iloc[0]
     top.plot([workers], [row.throughput], "o", ms=8, mfc="none", mec=ink(top), mew=1.4)
@@ -119,15 +117,14 @@ def _draw(job: Job, cluster: Cluster, workers: int, ax: Axes | None = None, show
     grid[-1].xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}" if value >= 1 else "")
     top.yaxis.set_major_formatter(lambda value, place: three(value))
     legend_below(top, ncols=7)
-    headline(top, *_words(table, job, cluster, workers))
+    headline(top, *_words(row, job, cluster))
     return top
 
 
 def _efficiency(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
     """The share of the ideal."""
     ax.axhline(100, color=ink(ax), lw=1.2, ls=(0, (4, 2)))
-    for first, last, limit in _runs(table):
-        part = table.iloc[first : last + 2]
+    for limit, part in _by_limit(table):
         ax.fill_between(part.workers, 0, 100 * part.efficiency, color=LIMIT_COLORS[limit], alpha=0.8, lw=0)
     ax.set(ylim=(0, 106), yticks=range(0, 101, 25), ylabel=_("% of the ideal"))
 
@@ -146,15 +143,14 @@ def _worth(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
     ax.set(ylim=(0, 106), yticks=range(0, 101, 50), ylabel=_("worth of an\nexample, %"))
 
 
-def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> tuple[str, str]:
-    total = sum(job.buckets) / 1e6
-    batch = _("{batch} examples a replica", batch=f"{job.batch:g}")
-    numbers = {"size": three(total), "overlap": 100 * job.overlap, "spread": 100 * job.spread}
+def _words(row: Any, job: Job, cluster: Cluster) -> tuple[str, str]:
+    batch, size = _("{batch} examples a replica", batch=f"{job.batch:g}"), three(sum(job.buckets) / 1e6)
+    numbers = {"size": size, "overlap": 100 * job.overlap, "spread": 100 * job.spread}
     setting = _(_SETTING, batch=batch, link=cluster.link, algorithm=_(_ALGORITHMS[cluster.algorithm]), **numbers)
     caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), _(_COLOUR)]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
-    return _headline(table, workers).replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
+    return _headline(row).replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
 
 
 # ---- the lab
