@@ -138,16 +138,9 @@ def _largest(table: pandas.DataFrame) -> str:
 def differences(run: Recorded, baseline: Recorded) -> pandas.DataFrame:
     """Return the distance of two losses by step, for the steps that all replicas of both have recorded.
 
-    Args:
-        run: from `dtk.run`, or the error of a run that failed.
-        baseline: from `dtk.baseline`.
-
-    Returns:
-        Index step. Columns: difference (of the global losses, without its sign; NaN where one is no finite number) and
-        allowed (the bound there). Empty where one of the two has no records.
+    Index step. Columns: difference (of the global losses, without its sign; NaN where one is no finite number) and
+    allowed (the bound there).
     """
-    if run.records.empty or baseline.records.empty:
-        return pandas.DataFrame(columns=["difference", "allowed"], dtype=float)
     mine, other = (whole_steps(each.records).sum(axis=1, skipna=False) for each in (run, baseline))
     both = mine.index.intersection(other.index)
     ours, theirs = mine[both].to_numpy(), other[both].to_numpy()

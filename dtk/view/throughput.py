@@ -131,6 +131,7 @@ def efficiency(study: Study, ax: Axes | None = None) -> Axes:
 
 
 def _each_curve(study: Any, ax: Axes | None, draw: Any) -> Axes:
+    """draw: one curve's picture, whose title and caption it returns."""
     table = study.summary
     if not table.measured.notna().any():
         return canvas.only_text(ax, NO_POINTS)
@@ -140,7 +141,13 @@ def _each_curve(study: Any, ax: Axes | None, draw: Any) -> Axes:
     for place, curve in zip(places, curves, strict=False):
         place.set_xticks(range(len(curve)), [str(count) for count in curve.workers])
         place.set(xlabel=_("workers"), xlim=(-0.35, len(curve) - 0.65))
-        draw(place, curve.reset_index(drop=True))
+        title, caption = draw(place, curve.reset_index(drop=True))
+        apart = (curve.measured_max - curve.measured_min) / curve.measured
+        # The machine was busy if repeats are far apart or workers alone are faster than ideal.
+        if (apart > _APART).any() or (curve.ceiling > (1 + _APART) * curve.ideal).any():
+            words = N_("Busy machine, measure again: repeats differ by up to {apart:.0%}. {title}")
+            title = _(words, apart=apart.max(), title=title)
+        canvas.headline(place, title, caption)
     return places[0]
 
 
@@ -151,7 +158,7 @@ def _name(curve: pandas.DataFrame) -> str:
     return _("{batch} examples a replica", batch=row.per_replica_batch)
 
 
-def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
+def _throughput(ax: Axes, curve: pandas.DataFrame) -> tuple[str, str]:
     """Ideal, ceiling and measured, and under each measured point what most of its distance from ideal is due to."""
     ax.plot(curve.index, curve.ideal, color=canvas.ink(ax), lw=1.4, ls=(0, (4, 2)), label=_("ideal"))
     ax.axhline(curve.baseline.iloc[0], color=canvas.ink(ax), lw=1.4, ls=":", label=_("one process: the baseline"))
@@ -168,7 +175,7 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
     ax.set_ylabel(_("examples/s"))
     canvas.counts(ax.yaxis)
     ax.legend(loc="upper left", frameon=False, fontsize=9, ncols=2)
-    canvas.headline(ax, *_with_doubt(curve, *_throughput_words(curve)))
+    return _throughput_words(curve)
 
 
 def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any) -> None:
@@ -198,15 +205,6 @@ def _throughput_words(curve: pandas.DataFrame) -> tuple[str, str]:
     return title, caption
 
 
-def _with_doubt(curve: pandas.DataFrame, title: str, caption: str) -> tuple[str, str]:
-    """Says first that the machine was busy, where repeats are far apart or workers alone are faster than ideal."""
-    apart = (curve.measured_max - curve.measured_min) / curve.measured
-    if (apart > _APART).any() or (curve.ceiling > (1 + _APART) * curve.ideal).any():
-        words = N_("Busy machine, measure again: repeats differ by up to {apart:.0%}. {title}")
-        title = _(words, apart=apart.max(), title=title)
-    return title, caption
-
-
 def _largest(curve: pandas.DataFrame) -> Any:
     """The row of the most workers that has a measurement and a baseline; None without."""
     known = curve[curve.measured.notna() & curve.baseline.notna()]
@@ -222,7 +220,7 @@ def _repeated(curve: pandas.DataFrame) -> str:
     return ngettext("One repeat, no range.", "Medians and ranges of {repeats} repeats.", most, repeats=many)
 
 
-def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
+def _efficiency(ax: Axes, curve: pandas.DataFrame) -> tuple[str, str]:
     highest = 1.0
     for x, row in enumerate(curve.itertuples(index=False)):
         if not np.isfinite(row.efficiency):
@@ -241,7 +239,7 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
     order = [name for name in reversed(("measured", *GAPS[2:], "ceiling", *GAPS[:2])) if name in first]  # as stacked
     place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False, "fontsize": 9}
     ax.legend([first[name] for name in order], [_(name) for name in order], **place)
-    canvas.headline(ax, *_with_doubt(curve, *_efficiency_words(curve)))
+    return _efficiency_words(curve)
 
 
 def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:

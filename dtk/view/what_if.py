@@ -174,22 +174,6 @@ def what_if_lab(workers: int = 256) -> Lab | Axes:
     import ipywidgets
 
     check_count("workers", workers)
-    controls = _controls(workers)
-    every = list(controls.values())
-    halves = [ipywidgets.VBox(every[:4]), ipywidgets.VBox(every[4:])]
-    return Lab("what if", controls, _shown, [ipywidgets.HBox(halves, layout={"flex_flow": "row wrap"})])
-
-
-def _shown(workers: int, megabytes: float, link: str, algorithm: str, **given: Any) -> tuple[str, Axes]:
-    """The lab's figure, by the values of its controls, which says all that there is to say."""
-    job = replace(EXAMPLE, gradient_bytes=1e6 * megabytes, **given)
-    return "", _draw(job, Cluster(LINKS[link], algorithm), workers, shown=False)
-
-
-def _controls(workers: int) -> dict[str, Any]:
-    """The lab's, by name."""
-    import ipywidgets
-
     style, wide = {"description_width": "8.5em"}, ipywidgets.Layout(width="26em")
 
     def slider(name: str, value: float, some: Sequence[float], form: str = ",g") -> Any:
@@ -203,7 +187,7 @@ def _controls(workers: int) -> dict[str, Any]:
     powers, sizes = [2**power for power in range(14)], [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000]
     links = [(str(link), name) for name, link in LINKS.items()]
     kinds = [(_(_ALGORITHMS[name]), name) for name in ALGORITHMS]
-    return {
+    controls = {
         "workers": slider(_("workers"), workers, [*powers, BIGGEST_CLUSTER]),
         "batch": slider(_("per-replica batch"), EXAMPLE.batch, powers[:11]),
         "megabytes": slider(_("gradients, MB"), sum(EXAMPLE.buckets) / 1e6, sizes),
@@ -212,3 +196,12 @@ def _controls(workers: int) -> dict[str, Any]:
         "algorithm": menu(_("all-reduce"), "ring", kinds),
         "overlap": slider(_("overlap"), EXAMPLE.overlap, [k / 20 for k in range(21)], ".0%"),
     }
+    every = list(controls.values())
+    halves = [ipywidgets.VBox(every[:4]), ipywidgets.VBox(every[4:])]
+    return Lab("what if", controls, _shown, [ipywidgets.HBox(halves, layout={"flex_flow": "row wrap"})])
+
+
+def _shown(workers: int, megabytes: float, link: str, algorithm: str, **given: Any) -> tuple[str, Axes]:
+    """The lab's figure, by the values of its controls, which says all that there is to say."""
+    job = replace(EXAMPLE, gradient_bytes=1e6 * megabytes, **given)
+    return "", _draw(job, Cluster(LINKS[link], algorithm), workers, shown=False)
