@@ -238,18 +238,15 @@ def _draw(replicas: int, examples: int, divisors: Sequence[str], shown: bool = T
     canvas.name_rows(ax, [f"{_(divisor)}\n({now.divisor})" for divisor, now in zip(divisors, rows, strict=True)])
     ax.set(xlim=(0, max(2.0, 1.85 * max(now.ratio for now in rows))), xlabel=_("times one device's loss or gradient"))
     canvas.legend_below(ax, ncols=replicas, loc="outside lower right", fontsize=8.5)
-    canvas.headline(ax, *_headline(rows, divisors, replicas, examples))
-    return ax
-
-
-def _headline(rows: Sequence[Numbers], divisors: Sequence[str], replicas: int, examples: int) -> tuple[str, str]:
     first = rows[0]
     each = ngettext("{n} example", "{n} examples", examples)
     each = ngettext("{n} replica with {each} each.", "{n} replicas with {each} each.", replicas, each=each)
     words = N_("The dashed line is one device: loss {loss:.3g}, gradient {gradient:.3g}.")
     caption = f"{each} {_(words, loss=first.alone, gradient=first.slope_alone)}"
-    if len(rows) == 1:
-        title = N_("Divided by the {divisor}: {ratio:.3g} times one device's loss")
-        return _(title, divisor=_(divisors[0]), ratio=first.ratio), caption
+    title = N_("Divided by the {divisor}: {ratio:.3g} times one device's loss")
+    if len(rows) > 1:
+        title = N_("The divisor that gives one device's loss: {divisors}")
     right = [_(divisor) for divisor, now in zip(divisors, rows, strict=True) if np.isclose(now.ratio, 1)]
-    return _("The divisor that gives one device's loss: {divisors}", divisors=_(" or ").join(right)), caption
+    facts = {"divisor": _(divisors[0]), "ratio": first.ratio, "divisors": _(" or ").join(right)}
+    canvas.headline(ax, _(title, **facts), caption)
+    return ax

@@ -174,9 +174,19 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     low, high = (np.log10(value) for value in ax.get_ylim())
     ax.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
     canvas.legend_below(ax)
-    if found.verdict == "failed" and table.differs.any():
-        ax.axvline(table[table.differs].step.min(), color=canvas.ink(ax), lw=0.8, ls=":")
-    canvas.headline(ax, _title(found), _("Both updates start from the state that the run recorded before the step."))
+    differs = table[table.differs].step
+    if found.verdict == "failed" and len(differs):
+        ax.axvline(differs.min(), color=canvas.ink(ax), lw=0.8, ls=":")
+    last = table[table.replicas == table.replicas.iloc[-1]]
+    words = N_("The updates of all steps that were followed agree, or are undecided")
+    if found.verdict == "one device":
+        words = N_("Every update is one device's: they differ by at most {most}")
+    elif found.verdict == "replicas":
+        words = N_("Every update is that of as many replicas in one process: they differ by at most {most}")
+    elif len(differs):
+        words = N_("The update of step {step} is not the one that the follower made")
+    title = _(words, most=rounded(float(last.apart.max())), step=differs.min())
+    canvas.headline(ax, title, _("Both updates start from the state that the run recorded before the step."))
     return ax
 
 
@@ -187,19 +197,3 @@ def pictures(found: Proof) -> tuple[dict[str, Any], dict[str, Any]]:
     page = drawn._repr_html_()
     words = {"image/png": {"alt": drawn.get_label()}}
     return {"image/png": print_figure(drawn, bbox_inches=None), **({"text/html": page} if page else {})}, words
-
-
-def _title(found: Proof) -> str:
-    table = found.table
-    last = table[table.replicas == table.replicas.iloc[-1]]
-    differs = table[table.differs].step
-    most = float(last.apart.max())
-    if found.verdict == "one device":
-        words = N_("Every update is one device's: they differ by at most {most}")
-    elif found.verdict == "replicas":
-        words = N_("Every update is that of as many replicas in one process: they differ by at most {most}")
-    elif len(differs):
-        words = N_("The update of step {step} is not the one that the follower made")
-    else:
-        words = N_("The updates of all steps that were followed agree, or are undecided")
-    return _(words, most=rounded(most), step=int(differs.min()) if len(differs) else 0)

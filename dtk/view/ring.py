@@ -119,7 +119,11 @@ def ring(run: Recorded, ax: Axes | None = None) -> Axes:
         _grid(ax, seen, step, (x, y))
         for message in (each for each in seen.messages if each.step == step):
             _arrow(ax, message, seen.workers, (x, y), scale)
-    _labels(ax, seen, places)
+    for top in sorted({corner[1] for corner in places}):
+        for worker in range(seen.workers):
+            middle = top + worker * _ROW + 0.5
+            ax.text(-0.12, middle, worker_name(worker), ha="right", va="center", fontsize=8.5, gid="worker")
+        ax.text(-0.12, top - 0.44, _("chunk"), ha="right", va="bottom", fontsize=8.0, alpha=0.85)
     ax.set(xlim=(-1.2, max(width, 9.8)), ylim=(depth, -_HEAD), aspect="equal")
     ax.set_anchor("NW")
     blank(ax)
@@ -185,14 +189,6 @@ def _arrow(ax: Axes, message: RingMessage, workers: int, corner: tuple[float, fl
         style = {"arrowstyle": f"-|>,head_width={0.14 * min(scale * 3, 1):.3f},head_length=0.2", "lw": 1.3}
         arrow: dict[str, Any] = {**style, "color": ink(ax), "shrinkA": 0, "shrinkB": 0}
         ax.annotate("", (x, y + _GAP - 0.02), (x, y + 0.02), arrowprops=arrow, annotation_clip=False)
-
-
-def _labels(ax: Axes, seen: Story, places: list[tuple[float, float]]) -> None:
-    for y in sorted({corner[1] for corner in places}):
-        for worker in range(seen.workers):
-            words = worker_name(worker)
-            ax.text(-0.12, y + worker * _ROW + 0.5, words, ha="right", va="center", fontsize=8.5, gid="worker")
-        ax.text(-0.12, y - 0.44, _("chunk"), ha="right", va="bottom", fontsize=8.0, alpha=0.85)
 
 
 def _words(seen: Story) -> tuple[str, str]:

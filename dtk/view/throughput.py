@@ -60,7 +60,13 @@ def throughput(*runs: Recorded | Study, ax: Axes | None = None, labels: Sequence
     single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k])), None)
     ends = [rate for rate in rates if np.isfinite(rate)]
     for row, (run, rate, size) in enumerate(zip(given, rates, sizes, strict=True)):
-        _bar(ax, row, rate, run.records.groupby("worker").examples.sum())
+        # Divided like the workers' examples; the number may hide the middle of a mark.
+        examples, known = run.records.groupby("worker").examples.sum(), bool(np.isfinite(rate))
+        parts = (examples / examples.sum() * rate).items() if known else ()
+        end = canvas.row_of_blocks(ax, row, [(part, worker_color(k), worker_name(k)) for k, part in parts])
+        ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}
+        words = three(rate) if known else _("no step after the first")
+        canvas.note(ax, words, (end, row), (5, 0), zorder=3, bbox=ground)
         if single is not None and size > 1:
             ends.append(size * rates[single])
             ax.plot([ends[-1]] * 2, [row - 0.4, row + 0.4], color=canvas.ink(ax), label=_("ideal"), **_MARK)
@@ -82,16 +88,6 @@ def _label(run: Recorded) -> str:
             "{n} worker,\n{replicas} replicas", "{n} workers,\n{replicas} replicas", workers, replicas=replicas
         )
     return ngettext("{n} worker", "{n} workers", workers)
-
-
-def _bar(ax: Axes, row: int, total: float, examples: pandas.Series) -> None:
-    """One run's rate, divided like the workers' examples, and as a number, which may hide the middle of a mark."""
-    known = bool(np.isfinite(total))
-    parts = (examples / examples.sum() * total).items() if known else ()
-    blocks = [(part, worker_color(worker), worker_name(worker)) for worker, part in parts]
-    end = canvas.row_of_blocks(ax, row, blocks)
-    words = three(total) if known else _("no step after the first")
-    canvas.note(ax, words, (end, row), (5, 0), zorder=3, bbox={"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0})
 
 
 def _words_of_runs(
@@ -315,8 +311,16 @@ def step_time(run: Recorded | Study, ax: Axes | None = None) -> Axes:
     ax.set(xlabel=_("ms a step"), xlim=(0, 1.14 * longest))
     seen = [part for part in PARTS if table[part].max() > _SEEN * longest]
     canvas.legend_below(ax, [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in seen], ncols=5)
-    title, caption = _parts_words(table)
-    canvas.headline(ax, title, f"{caption} {_('A row: workers × examples each.')}" if of_study else caption)  # noqa: RUF001
+    row = table.loc[table.sum(axis=1).idxmax()]
+    biggest = str(row.idxmax())
+    words = N_("The biggest part of a step is {part}: {most} of {whole} ms ({longest})")
+    numbers = {"most": three(row[biggest]), "whole": three(longest), "longest": row.name}
+    caption = [
+        _("Medians of each part over the steps after the first; at the end of a bar, their sum."),
+        _("What is sent while it computes counts as computing."),
+        *([_("A row: workers × examples each.")] if of_study else []),  # noqa: RUF001
+    ]
+    canvas.headline(ax, _(words, part=_(PART_NAMES[biggest]), **numbers), " ".join(caption))
     return ax
 
 
@@ -334,18 +338,6 @@ def _of_study(study: Any) -> pandas.DataFrame:
     table = points.groupby(["workers", "per_replica_batch"])[list(PARTS)].median() * 1e3
     table.index = [f"{workers}\xa0×\xa0{each}" for workers, each in table.index.to_flat_index()]  # noqa: RUF001
     return table
-
-
-def _parts_words(table: pandas.DataFrame) -> tuple[str, str]:
-    """Names the biggest part of the bar that takes longest."""
-    longest = table.sum(axis=1).idxmax()
-    row = table.loc[longest]
-    biggest = str(row.idxmax())
-    most, whole = three(row[biggest]), three(row.sum())
-    words = N_("The biggest part of a step is {part}: {most} of {whole} ms ({longest})")
-    title = _(words, part=_(PART_NAMES[biggest]), most=most, whole=whole, longest=longest)
-    caption = _("Medians of each part over the steps after the first; at the end of a bar, their sum.")
-    return title, f"{caption} {_('What is sent while it computes counts as computing.')}"
 
 
 # ---- all-reduces beside the backward pass

@@ -112,7 +112,11 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
         note(top, _("attempt {number}", number=number), (at, -0.48), (3, 0), fontsize=_LABEL_POINTS)
     for lower in below:
         _enlarge(lower, workers, times, chosen)
-    _legend(top, every)
+    seen = {part for lane in every for part in lane.parts.part}
+    patches = [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in PARTS if part in seen]
+    phases = [phase for phase in _PHASES if phase != "silence" or any(lane.silent for lane in every)]
+    patches += [Patch(label=_(_PHASES[phase][2]), **_style_of(top, phase)) for phase in phases]
+    legend_below(top, patches, ncols=4, fontsize=8.5)
     for lane in every:
         _label_evaluations(top, lane)
     return top
@@ -264,14 +268,6 @@ def _label_evaluations(ax: Axes, lane: _Lane) -> None:
             free = at - half - letter
 
 
-def _legend(ax: Axes, lanes: list[_Lane]) -> None:
-    seen = {part for lane in lanes for part in lane.parts.part}
-    patches = [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in PARTS if part in seen]
-    phases = [phase for phase in _PHASES if phase != "silence" or any(lane.silent for lane in lanes)]
-    patches += [Patch(label=_(_PHASES[phase][2]), **_style_of(ax, phase)) for phase in phases]
-    legend_below(ax, patches, ncols=4, fontsize=8.5)
-
-
 # ---- the same for a viewer of traces
 
 
@@ -336,7 +332,11 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
         for kind, part in mine.groupby("kind"):
             bars = [(first - 0.5, end - first + 1) for first, end in spans(part.step.tolist())]
             ax.broken_barh(bars, (row - _HIGH / 2, _HIGH), gid=kind, **_style(ax, kind))
-        _reason(ax, row, said.get(row + 1))
+        if failed := said.get(row + 1):  # what ended the attempt stands beneath its bar
+            first, *more = wrapped(re.split("; |；", failed)[0], _WIDE)  # noqa: RUF001
+            ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a dashed line would cross the words
+            place: dict[str, Any] = {"va": "top", "fontsize": 8.5, "gid": "reason", "bbox": ground}
+            note(ax, f"{first} …" if more else first, (0.5, row + _HIGH / 2), (3, -4), **place)
         if row and len(mine):
             at = int(mine.step.min()) - 0.5
             ax.plot([at, at], [row - 1 - _HIGH / 2, row + _HIGH / 2], color=ink(ax), lw=1.2, ls=(0, (2, 2)), gid="from")
@@ -352,16 +352,6 @@ def _style(ax: Axes, kind: str) -> dict[str, Any]:
     if kind == "lost":
         return {"facecolor": "none", "edgecolor": ink(ax), "hatch": "//////", "lw": 0.8, "alpha": 0.55}
     return {"facecolor": CURVE_COLORS[2 if kind == "again" else 0], "edgecolor": "none", "lw": 0.0}
-
-
-def _reason(ax: Axes, row: int, failed: str | None) -> None:
-    """What ended the attempt, beneath its bar; nothing for one that finished."""
-    if failed is None:
-        return
-    first, *more = wrapped(re.split("; |；", failed)[0], _WIDE)  # noqa: RUF001
-    words = f"{first} …" if more else first
-    ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a dashed line would cross the words
-    note(ax, words, (0.5, row + _HIGH / 2), (3, -4), va="top", fontsize=8.5, gid="reason", bbox=ground)
 
 
 def _restarts_words(table: pandas.DataFrame) -> tuple[str, str]:
