@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import itertools
 import os
 import re
 import signal
@@ -23,6 +22,7 @@ from dtk.language import N_, _
 from dtk.live import Live
 from dtk.live.follow import Follower
 from dtk.live.text import NOT_ALL, LogLines
+from dtk.scaling.timing import spans
 from dtk.view.controls import STYLE, beside, one_of
 from dtk.view.palette import EVALUATOR_COLOR, replica_name, worker_color, worker_name
 from dtk.watch import waiting
@@ -249,11 +249,11 @@ def _image(picture: str) -> str:
 def _path(xs: np.ndarray, ys: np.ndarray, known: np.ndarray, foot: int | None = None) -> str:
     """A line through the places that are known, with gaps where they are not; with a foot, the area down to it."""
     parts = []
-    for there, run in itertools.groupby(zip(known, xs, ys, strict=True), key=lambda place: bool(place[0])):
-        places = [f"{x:.1f} {y:.1f}" for __, x, y in run] if there else []
-        if places and foot is not None:
-            places = [f"{places[0].split()[0]} {foot}", *places, f"{places[-1].split()[0]} {foot}Z"]
-        parts.append("M" + "L".join(places) if places else "")
+    for first, last in spans(np.flatnonzero(known).tolist()):
+        places = [f"{xs[k]:.1f} {ys[k]:.1f}" for k in range(first, last + 1)]
+        if foot is not None:
+            places = [f"{xs[first]:.1f} {foot}", *places, f"{xs[last]:.1f} {foot}Z"]
+        parts.append("M" + "L".join(places))
     return "".join(parts)
 
 

@@ -79,8 +79,7 @@ def axes(
         _drawn.append(figure)
     else:
         figure = Described(figsize=size, layout="constrained")
-    ratios = {"height_ratios": rows}
-    grid = figure.subplots(len(rows), 1, squeeze=False, gridspec_kw=ratios, subplot_kw={"axes_class": Shown})
+    grid = figure.subplots(len(rows), 1, squeeze=False, height_ratios=rows, subplot_kw={"axes_class": Shown})
     for each in grid[:, 0]:
         each.set_prop_cycle(color=CURVE_COLORS)
     return list(grid[:, 0])
@@ -92,8 +91,7 @@ def counts(axis: Axis) -> None:
     axis.set_major_formatter(lambda value, _: three(value))
 
 
-_KEPT = 12  # figures; a lesson draws fewer
-_drawn: deque[Figure] = deque(maxlen=_KEPT)
+_drawn: deque[Figure] = deque(maxlen=12)  # a lesson draws fewer
 
 
 def drawn() -> list[Figure]:
@@ -228,8 +226,7 @@ def legend_below(ax: Axes, handles: Sequence[Any] | None = None, ncols: int = 3,
     """Put a legend under the figure. handles: with their labels; None: of what is drawn on `ax`, each label once."""
     if handles is None:
         drawn, labels = ax.get_legend_handles_labels()
-        once = dict(zip(labels, drawn, strict=True))
-        handles, options = list(once.values()), {"labels": list(once), **options}
+        handles = list(dict(zip(labels, drawn, strict=True)).values())
     if handles:
         place: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 9, **options}
         ax.figure.legend(handles=handles, ncols=ncols, **place)

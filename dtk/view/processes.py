@@ -197,13 +197,13 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         ValueError: not all replicas recorded that step.
     """
     records = run.records
-    examples = by_step(records, "examples").dropna() if len(records) else records
-    if examples.empty:
+    counted = by_step(records, "examples").dropna() if len(records) else records
+    if counted.empty:
         return only_text(ax, NO_RECORDS)
-    if step not in examples.index:
+    if step not in counted.index:
         words = N_("step={step}: the run has records of steps {first} to {last}")
-        raise ValueError(_(words, step=step, first=examples.index[0], last=examples.index[-1]))
-    loss, seen = by_step(records, "loss").loc[step], examples.loc[step]
+        raise ValueError(_(words, step=step, first=counted.index[0], last=counted.index[-1]))
+    loss, seen = by_step(records, "loss").loc[step], counted.loc[step]
     count, rows = len(loss), max(len(loss), 2)
     (ax,) = axes(ax, size=(7.0, 1.3 + 0.45 * rows))
     workers = records.drop_duplicates("replica").set_index("replica").worker
@@ -212,7 +212,13 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         name = replica_name(replica)
         if apart:
             name = _("worker {worker}, replica {replica}", worker=workers[replica], replica=replica)
-        _ray(ax, (count - 1) / 2 - row, name, (loss[replica], seen[replica]), stroke(worker_color(int(replica))))
+        y, color = (count - 1) / 2 - row, stroke(worker_color(int(replica)))
+        style: dict[str, Any] = {"color": color, "lw": 2.2, "zorder": 1, "solid_capstyle": "round"}
+        ax.plot([_LEFT, _MIDDLE - _HALF, _MIDDLE], [0, y, y], **style)
+        ax.plot([_MIDDLE, _MIDDLE + _HALF, _RIGHT], [y, y, 0], **style)
+        examples = ngettext("{n} example", "{n} examples", seen[replica])
+        words = _("{name}: {examples}, share {share:.4f}", name=name, examples=examples, share=loss[replica])
+        _value(ax, (_MIDDLE, y), words, color)
     batch = _("global batch\n{examples}", examples=ngettext("{n} example", "{n} examples", seen.sum()))
     total = _("global loss\n{loss:.4f}", loss=global_loss([loss], [seen])[0])
     _value(ax, (_LEFT, 0), batch, ink(ax), fontsize=9)
@@ -231,16 +237,6 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
     )
     headline(ax, _("strategy.run opens the fan, strategy.reduce closes it"), caption)
     return ax
-
-
-def _ray(ax: Axes, y: float, name: str, values: tuple[float, float], color: str) -> None:
-    """From the batch to a replica and on to the sum. values: its share and examples."""
-    share, examples = values
-    style: dict[str, Any] = {"color": color, "lw": 2.2, "zorder": 1, "solid_capstyle": "round"}
-    ax.plot([_LEFT, _MIDDLE - _HALF, _MIDDLE], [0, y, y], **style)
-    ax.plot([_MIDDLE, _MIDDLE + _HALF, _RIGHT], [y, y, 0], **style)
-    seen = ngettext("{n} example", "{n} examples", examples)
-    _value(ax, (_MIDDLE, y), _("{name}: {examples}, share {share:.4f}", name=name, examples=seen, share=share), color)
 
 
 def _value(ax: Axes, place: tuple[float, float], words: str, color: Any, fontsize: float = 8.5) -> None:
@@ -277,7 +273,9 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
     low, high = min(y for __, y in places), max(y for __, y in places)
     # Those that others wait for and that wait for none.
     sources = {whom for __, whom in found.edges} - {who for who, __ in found.edges}
-    title, caption = _wait_title(run, found), _wait_caption(found, sources)
+    title, caption = found.sentence or (str(run) if isinstance(run, DtkError) else ""), _wait_caption(found, sources)
+    done, count = sum(state.what == "finished" for state in found.states), len(found.states)
+    title = title[:1].upper() + title[1:] or _("{done} of {count} workers have finished", done=done, count=count)
     # In inches, by the number of lines; too high does no harm.
     words = 0.19 * -(-columns(title) // 60) + 0.14 * -(-columns(caption) // 100)
     (ax,) = axes(ax, size=(_INCHES, round((high - low + _HIGH + 0.3) * _INCHES / _SPAN + words + 0.5, 1)))
@@ -337,14 +335,6 @@ def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: boo
     ax.text(left + 0.23, middle[1] + 0.32, name, fontsize=8.5, fontweight="bold", gid="worker", **text)
     ax.text(left + 0.23, middle[1] + 0.1, "\n".join(lines), fontsize=7.0, gid="state", **text)
     return frame
-
-
-def _wait_title(run: Recorded, found: Waiting) -> str:
-    said = found.sentence or (str(run) if isinstance(run, DtkError) else "")
-    if said:
-        return said[0].upper() + said[1:]
-    done = sum(state.what == "finished" for state in found.states)
-    return _("{done} of {count} workers have finished", done=done, count=len(found.states))
 
 
 def _wait_caption(found: Waiting, sources: set[int]) -> str:

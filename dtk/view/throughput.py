@@ -370,12 +370,19 @@ def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None =
     for place, table, name in zip(places, tables, names, strict=False):
         if table.empty:
             canvas.only_text(place, NOTHING)
-        else:
-            _draw_lanes(place, table)
-            place.set_xlim(0, 1.04e3 * longest)
-            title, caption = _overlap_words(table)
-            named = len(runs) > 1 or labels
-            canvas.headline(place, _("{name}: {words}", name=name, words=title) if named else title, caption)
+            continue
+        for lane, row in enumerate(table.itertuples()):
+            lengths = 1e3 * np.diff([0.0, row.begin, row.waited, row.end])
+            blocks = [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)]
+            canvas.row_of_blocks(place, lane, blocks)
+            place.patches[-3].set_alpha(_IN_A_LANE["compute"][0])
+        place.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(place), lw=1.2, ls=(0, (4, 2)))
+        canvas.name_rows(place, [bytes_of(size) for size in table.bytes], 0.1)
+        place.tick_params(axis="y", labelsize=9)
+        place.set_xlim(0, 1.04e3 * longest)
+        title, caption = _overlap_words(table)
+        named = len(runs) > 1 or labels
+        canvas.headline(place, _("{name}: {words}", name=name, words=title) if named else title, caption)
     places[-1].set_xlabel(_("ms since the step before ended"))
     if longest:
         kinds = [(PART_COLORS[part], opacity, _(words)) for part, (opacity, words) in _IN_A_LANE.items()]
@@ -400,18 +407,6 @@ def _chosen(runs: Sequence[Recorded], step: int | None) -> list[pandas.DataFrame
             words = N_("step={step}: this run has all-reduces of the steps {first} to {last}")
             raise ValueError(_(words, step=step, first=table.step.min(), last=table.step.max()))
     return [table[table.step == step].sort_values("begin") if len(table) else table for table in tables]
-
-
-def _draw_lanes(ax: Axes, table: pandas.DataFrame) -> None:
-    for lane, row in enumerate(table.itertuples()):
-        ends = np.array([row.begin, row.waited, row.end]) * 1e3
-        lengths = np.diff(ends, prepend=0.0)
-        blocks = [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)]
-        canvas.row_of_blocks(ax, lane, blocks)
-        ax.patches[-3].set_alpha(_IN_A_LANE["compute"][0])
-    ax.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(ax), lw=1.2, ls=(0, (4, 2)))
-    canvas.name_rows(ax, [bytes_of(size) for size in table.bytes], 0.1)
-    ax.tick_params(axis="y", labelsize=9)
 
 
 def _overlap_words(table: pandas.DataFrame) -> tuple[str, str]:

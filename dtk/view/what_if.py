@@ -61,24 +61,6 @@ def what_if(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int = 2
     return _draw(job, cluster or Cluster(), workers, ax)
 
 
-def _headline(row: Any) -> str:
-    """What is predicted for the number of workers that was asked for, and what limits it."""
-    words = ngettext(
-        "{count} worker: {rate} examples/s, {percent:.0f} % of the ideal",
-        "{count} workers: {rate} examples/s, {percent:.0f} % of the ideal",
-        row.workers,
-        count=f"{row.workers:,}",
-        rate=three(row.throughput),
-        percent=100 * row.efficiency,
-    )
-    if row.slowed_by != "compute":
-        words = _("{words}; the limit is {limit}", words=words, limit=_(_LOST_BY.get(row.slowed_by, row.slowed_by)))
-    if row.limit == "batch too large":
-        more = N_("{words}; batch too large, an example is worth {percent:.0f} %")
-        words = _(more, words=words, percent=100 * row.useful)
-    return words
-
-
 def predictions(job: Job, cluster: Cluster, workers: int) -> pandas.DataFrame:
     """Return predictions for workers spread evenly over the logarithmic axis, and for the number asked for."""
     check_count("workers", workers)
@@ -144,13 +126,27 @@ def _worth(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
 
 
 def _words(row: Any, job: Job, cluster: Cluster) -> tuple[str, str]:
+    """What is predicted for the number of workers that was asked for, and what limits it; and the setting."""
     batch, size = _("{batch} examples a replica", batch=f"{job.batch:g}"), three(sum(job.buckets) / 1e6)
     numbers = {"size": size, "overlap": 100 * job.overlap, "spread": 100 * job.spread}
     setting = _(_SETTING, batch=batch, link=cluster.link, algorithm=_(_ALGORITHMS[cluster.algorithm]), **numbers)
     caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), _(_COLOUR)]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
-    return _headline(row).replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
+    title = ngettext(
+        "{count} worker: {rate} examples/s, {percent:.0f} % of the ideal",
+        "{count} workers: {rate} examples/s, {percent:.0f} % of the ideal",
+        row.workers,
+        count=f"{row.workers:,}",
+        rate=three(row.throughput),
+        percent=100 * row.efficiency,
+    )
+    if row.slowed_by != "compute":
+        title = _("{words}; the limit is {limit}", words=title, limit=_(_LOST_BY.get(row.slowed_by, row.slowed_by)))
+    if row.limit == "batch too large":
+        more = N_("{words}; batch too large, an example is worth {percent:.0f} %")
+        title = _(more, words=title, percent=100 * row.useful)
+    return title.replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
 
 
 # ---- the lab
