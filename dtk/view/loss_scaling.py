@@ -93,11 +93,9 @@ def _finite(losses: pandas.Series) -> pandas.Series:
 def _stack(ax: Axes, shares: pandas.DataFrame, places: np.ndarray) -> None:
     """One block a bin and replica, the first replica at the bottom. `shares`: `(bins, replicas)`."""
     bottom = np.zeros(len(shares))
-    for replica in shares.columns:
-        top = bottom + shares[replica].to_numpy()
-        if len(shares):
-            color, name = worker_color(replica), replica_name(replica)
-            ax.stairs(top, places, baseline=bottom, fill=True, lw=0, color=color, label=name)
+    for replica in shares.columns if len(shares) else ():
+        top, color, name = bottom + shares[replica].to_numpy(), worker_color(replica), replica_name(replica)
+        ax.stairs(top, places, baseline=bottom, fill=True, lw=0, color=color, label=name)
         bottom = top
 
 
