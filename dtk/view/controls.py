@@ -73,8 +73,7 @@ def display_beside(box: Any, text: str, page: str) -> None:
 
 def styled(box: Any) -> Any:
     """Apply the STYLE to what is in a box, and return the box."""
-    box.add_class(_CLASS)
-    return box
+    return box.add_class(_CLASS)
 
 
 def beside(box: Any, text: str) -> dict[str, Any]:
@@ -103,8 +102,7 @@ def one_of(panes: Sequence[Any], names: Sequence[str], description: str) -> Any:
     import ipywidgets
 
     chosen = choice(names, names[0], description, "initial")
-    stack = ipywidgets.Accordion(children=list(panes), selected_index=0)
-    stack.add_class(_FOLDED)
+    stack = ipywidgets.Accordion(children=list(panes), selected_index=0).add_class(_FOLDED)
     ipywidgets.jslink((chosen, "index"), (stack, "selected_index"))
     return styled(ipywidgets.VBox([chosen, stack]))
 

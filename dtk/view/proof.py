@@ -143,11 +143,9 @@ def differences(run: Recorded, baseline: Recorded) -> pandas.DataFrame:
     """
     mine, other = (whole_steps(each.records).sum(axis=1, skipna=False) for each in (run, baseline))
     both = mine.index.intersection(other.index)
-    ours, theirs = mine[both].to_numpy(), other[both].to_numpy()
-    with np.errstate(invalid="ignore"):  # infinite minus infinite
-        apart = np.abs(ours - theirs)
-    apart = np.where(np.isfinite(ours) & np.isfinite(theirs), apart, np.nan)
-    return pandas.DataFrame({"difference": apart, "allowed": allowed(theirs, RTOL)}, index=both)
+    apart = (mine[both] - other[both]).abs()
+    bound = allowed(other[both].to_numpy(), RTOL)
+    return pandas.DataFrame({"difference": apart.where(np.isfinite(apart)), "allowed": bound}, index=both)
 
 
 def proof(found: Proof, ax: Axes | None = None) -> Axes:
