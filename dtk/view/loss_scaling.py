@@ -73,7 +73,7 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     title = ngettext("The loss of one replica", "The shares of {n} replicas add up to the global loss", count)
     caption = _("Each colour is one replica's share of the loss.")
     if baseline is not None and not baseline.records.empty:
-        title, caption = _overlay(ax, total, run, baseline.records, bins)
+        title, caption = _overlay(ax, total, run, baseline, bins)
     if bins.steps > 1:
         high, ink = bins.of(total, "max"), canvas.ink(ax)
         ax.stairs(high, places, baseline=drawn.to_numpy(), fill=True, lw=0, color=ink, alpha=0.3)
@@ -99,11 +99,9 @@ def _stack(ax: Axes, shares: pandas.DataFrame, places: np.ndarray) -> None:
         bottom = top
 
 
-def _overlay(
-    ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, bins: canvas.Bins
-) -> tuple[str, str]:
+def _overlay(ax: Axes, total: pandas.Series, run: Recorded, baseline: Recorded, bins: canvas.Bins) -> tuple[str, str]:
     """Draw the baseline's loss and return the title and the caption that are true of the two curves."""
-    alone = _finite(scaling.whole_steps(records).sum(axis=1, skipna=False))
+    alone = _finite(scaling.whole_steps(baseline.records).sum(axis=1, skipna=False))
     drawn, count = bins.of(alone), run.records.replica.nunique()
     marker, name = "." if len(alone) < 3 else "", _("one device alone")
     style: dict[str, Any] = {"drawstyle": "steps-mid", "ls": (0, (4, 2)), "lw": 1.6, "color": canvas.ink(ax)}
