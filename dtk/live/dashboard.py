@@ -118,16 +118,12 @@ class Dashboard(Live):
         if finished:
             self.page.value = self._last_page(outcome, finished)
         if self._shown:
+            said = [(self.title, outcome), *((self._name(k), self._state(k)) for k in range(len(self.states)))]
+            lines = [_("{name}: {words}", name=name, words=words) for name, words in said]
+            text = "\n".join([*lines, self.follower.words(ended=True)])
             # Colab's widgets end with their cell: what stays there is the page alone.
-            text = self._facts(outcome)
             bundle = {"text/plain": text} if on_colab() else beside(self.box, text)
             self._shown.update({**bundle, "text/html": self._last_page(outcome, finished)}, raw=True)
-
-    def _facts(self, outcome: str) -> str:
-        """The end of the run as text."""
-        said = [(self.title, outcome), *((self._name(k), self._state(k)) for k in range(len(self.states)))]
-        lines = [_("{name}: {words}", name=name, words=words) for name, words in said]
-        return "\n".join([*lines, self.follower.words(ended=True)])
 
     def _last_page(self, outcome: str, finished: bool) -> str:
         """The last frame, with all logs, folded; of a run that finished folded into a line itself."""
