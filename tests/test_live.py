@@ -14,7 +14,7 @@ from live_folder import BAR, announce, empty, step, write
 from dtk import live
 from dtk.live import dashboard as module
 from dtk.live import text
-from dtk.live.dashboard import Layer, curve
+from dtk.live.dashboard import curve
 from dtk.view.palette import worker_color
 from dtk.watch import waiting
 from dtk.watch.reader import Reader
@@ -194,7 +194,7 @@ def test_a_page_without_a_kernel_has_the_last_frame(folder, monkeypatch):
 
 
 def loss(*layers):
-    each = [Layer(f"worker {k}", worker_color(k), values) for k, values in enumerate(layers)]
+    each = [(f"worker {k}", worker_color(k), values) for k, values in enumerate(layers)]
     return curve(range(1, len(layers[0]) + 1), each)
 
 

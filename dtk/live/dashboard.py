@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import html
-import itertools
 import os
 import re
 import signal
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import ipywidgets
 import numpy as np
@@ -23,6 +22,7 @@ from dtk.language import N_, _
 from dtk.live import Live
 from dtk.live.follow import Follower
 from dtk.live.text import NOT_ALL, LogLines
+from dtk.scaling.timing import spans
 from dtk.view.controls import STYLE, beside, one_of
 from dtk.view.palette import EVALUATOR_COLOR, replica_name, worker_color, worker_name
 from dtk.watch import waiting
@@ -106,9 +106,8 @@ class Dashboard(Live):
 
     def close(self, outcome: str, finished: bool = False) -> None:
         # What Watch last reported may be older than the end: a run that finished has finished everywhere.
-        how = [_what(state) for state in self.states]
-        how = ["finished" if finished else state if state in ("finished", "failed") else "stopped" for state in how]
-        self.states = list(map(Line.of, how))
+        how = [what if what in ("finished", "failed") else "stopped" for what in map(_what, self.states)]
+        self.states = [Line.of("finished" if finished else what) for what in how]
         graph = None if finished else waiting.load(self.folder)
         ends = [state for state in graph.states if state.what in ("failed", "consequence", "stopped")] if graph else []
         self.ends = {state.member: str(state.said()) for state in ends}
@@ -119,16 +118,12 @@ class Dashboard(Live):
         if finished:
             self.page.value = self._last_page(outcome, finished)
         if self._shown:
+            said = [(self.title, outcome), *((self._name(k), self._state(k)) for k in range(len(self.states)))]
+            lines = [_("{name}: {words}", name=name, words=words) for name, words in said]
+            text = "\n".join([*lines, self.follower.words(ended=True)])
             # Colab's widgets end with their cell: what stays there is the page alone.
-            text = self._facts(outcome)
             bundle = {"text/plain": text} if on_colab() else beside(self.box, text)
             self._shown.update({**bundle, "text/html": self._last_page(outcome, finished)}, raw=True)
-
-    def _facts(self, outcome: str) -> str:
-        """The end of the run as text."""
-        said = [(self.title, outcome), *((self._name(k), self._state(k)) for k in range(len(self.states)))]
-        lines = [_("{name}: {words}", name=name, words=words) for name, words in said]
-        return "\n".join([*lines, self.follower.words(ended=True)])
 
     def _last_page(self, outcome: str, finished: bool) -> str:
         """The last frame, with all logs, folded; of a run that finished folded into a line itself."""
@@ -158,15 +153,14 @@ class Dashboard(Live):
         step, most = self.follower.step, max(1, self.follower.total or 0, self.follower.step)
         value = most if finished else step if self.follower.total else 0
         color = "" if not outcome else "accent-color:#4CAF50" if finished else "accent-color:#F44336"
-        bar = (
-            f'<progress aria-label="{_("steps")}" value="{value}" max="{most}" style="width:300px;{color}"></progress>'
-        )
-        return f"<div>{bar} {html.escape(self.follower.words(ended=bool(outcome)))}</div>"
+        name, words = _("steps"), html.escape(self.follower.words(ended=bool(outcome)))
+        bar = f'<progress aria-label="{name}" value="{value}" max="{most}" style="width:300px;{color}"></progress>'
+        return f"<div>{bar} {words}</div>"
 
     def _loss(self) -> str:
         """The loss, over the shares that it is the sum of; "" before there are two points."""
         name = worker_name if self.workers > 1 else replica_name
-        layers = [Layer(name(k), worker_color(k), each) for k, each in enumerate(self.follower.losses)]
+        layers = [(name(k), worker_color(k), each) for k, each in enumerate(self.follower.losses)]
         return curve(self.follower.steps, layers) if self.follower.step else ""
 
     def _table(self, outcome: str) -> str:
@@ -200,23 +194,16 @@ class Dashboard(Live):
 # ---- the loss as a picture in SVG, quick to draw, in the colours of the page
 
 
-class Layer(NamedTuple):
-    """One summand of the loss: its name, its colour, and its value at each point."""
-
-    name: str
-    color: str
-    values: Sequence[float]
-
-
-def curve(steps: Sequence[float], layers: Sequence[Layer]) -> str:
+def curve(steps: Sequence[float], layers: Sequence[tuple[str, str, Sequence[float]]]) -> str:
     """Draw the loss by step over the layers that it is the sum of; "" for fewer than two finite points.
 
     Of many steps a point is the mean of several. One that is not finite leaves a gap. The lower end of the scale is 0,
-    or the least loss where that is negative. A single layer is the loss itself. Where one is negative none is drawn,
-    because areas would not be true then.
+    or the least loss where that is negative. Each layer has a name, a colour, and a value at each point; a single one
+    is the loss itself. Where one is negative none is drawn, because areas would not be true then.
     """
     cuts = np.linspace(0, len(steps), min(len(steps), _MOST_POINTS) + 1).astype(int)
-    values = np.add.reduceat([layer.values for layer in layers], cuts[:-1], axis=1) / np.diff(cuts)
+    names, colors, shares = zip(*layers, strict=True)
+    values = np.add.reduceat(shares, cuts[:-1], axis=1) / np.diff(cuts)
     at = np.asarray(steps)[cuts[1:] - 1]
     losses = values.sum(axis=0)
     known = np.isfinite(losses)
@@ -228,10 +215,10 @@ def curve(steps: Sequence[float], layers: Sequence[Layer]) -> str:
     said, last = f"{_('loss')} {_figure(losses[known][-1])}", _("step {step}", step=round(at[-1]))
     words, areas = _("{words} at step {step:.0f}", words=said, step=at[-1]), []
     if len(layers) > 1 and not (values < 0).any():
-        pairs = zip(layers, heights, strict=True)
-        areas = [f'<path d="{_path(xs, ys, known, _FOOT)}" fill="{layer.color}"/>' for layer, ys in pairs]
-        shares = _(", ").join(f"{layer.name} {_figure(each[-1])}" for layer, each in zip(layers, values, strict=True))
-        words = _("{name}: {words}", name=words, words=shares)
+        pairs = zip(colors, heights, strict=True)
+        areas = [f'<path d="{_path(xs, ys, known, _FOOT)}" fill="{color}"/>' for color, ys in pairs]
+        parts = _(", ").join(f"{name} {_figure(value)}" for name, value in zip(names, values[:, -1], strict=True))
+        words = _("{name}: {words}", name=words, words=parts)
     pen = 'fill="none" stroke="currentColor" stroke-width="1.5" stroke-linejoin="round"'
     drawn = [
         _text(_LEFT, 14, said, size=12),
@@ -258,11 +245,11 @@ def _image(picture: str) -> str:
 def _path(xs: np.ndarray, ys: np.ndarray, known: np.ndarray, foot: int | None = None) -> str:
     """A line through the places that are known, with gaps where they are not; with a foot, the area down to it."""
     parts = []
-    for there, run in itertools.groupby(zip(known, xs, ys, strict=True), key=lambda place: bool(place[0])):
-        places = [f"{x:.1f} {y:.1f}" for __, x, y in run] if there else []
-        if places and foot is not None:
-            places = [f"{places[0].split()[0]} {foot}", *places, f"{places[-1].split()[0]} {foot}Z"]
-        parts.append("M" + "L".join(places) if places else "")
+    for first, last in spans(np.flatnonzero(known).tolist()):
+        places = [f"{xs[k]:.1f} {ys[k]:.1f}" for k in range(first, last + 1)]
+        if foot is not None:
+            places = [f"{xs[first]:.1f} {foot}", *places, f"{xs[last]:.1f} {foot}Z"]
+        parts.append("M" + "L".join(places))
     return "".join(parts)
 
 

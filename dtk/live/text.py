@@ -44,8 +44,7 @@ def clean(line: str) -> str:
     >>> clean("10%\\x08\\x08\\x08100%")
     '100%'
     """
-    if "\x1b" in line:
-        line = _ESCAPES.sub("", line)
+    line = _ESCAPES.sub("", line)
     while (erased := _ERASED.sub("", line)) != line:
         line = erased
     if "\r" in line:

@@ -7,27 +7,24 @@ from __future__ import annotations
 import base64
 import functools
 import html
-import io
-import itertools
 import re
 import textwrap
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.core.pylabtools import print_figure
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure, FigureBase
-from matplotlib.patches import StepPatch
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FixedLocator, MaxNLocator
-from matplotlib.transforms import Bbox
 
 from dtk.environment import in_notebook, live_mode
 from dtk.language import ENGLISH, N_, _, columns, language, three
@@ -49,7 +46,7 @@ class Described(Figure):
         super().draw(renderer)
 
     def _repr_html_(self) -> str | None:
-        """In a notebook that someone looks at, beside the PNG: a picture that follows the page's theme, with values."""
+        """In a notebook that someone looks at, beside the PNG: a picture that follows the page's theme."""
         return image(self) if live_mode() == "widgets" else None
 
 
@@ -82,8 +79,7 @@ def axes(
         _drawn.append(figure)
     else:
         figure = Described(figsize=size, layout="constrained")
-    ratios = {"height_ratios": rows}
-    grid = figure.subplots(len(rows), 1, squeeze=False, gridspec_kw=ratios, subplot_kw={"axes_class": Shown})
+    grid = figure.subplots(len(rows), 1, squeeze=False, height_ratios=rows, subplot_kw={"axes_class": Shown})
     for each in grid[:, 0]:
         each.set_prop_cycle(color=CURVE_COLORS)
     return list(grid[:, 0])
@@ -95,20 +91,12 @@ def counts(axis: Axis) -> None:
     axis.set_major_formatter(lambda value, _: three(value))
 
 
-_KEPT = 12  # figures; a lesson draws fewer
-_drawn: deque[Figure] = deque(maxlen=_KEPT)
+_drawn: deque[Figure] = deque(maxlen=12)  # a lesson draws fewer
 
 
 def drawn() -> list[Figure]:
     """Return the last figures of this kernel that say something, oldest first; of equal ones the newest."""
     return list({figure.get_label(): figure for figure in _drawn if figure.get_label()}.values())
-
-
-def png(figure: Figure) -> bytes:
-    """Return the figure as a PNG, for a page that shows it by itself."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    return file.getvalue()
 
 
 _INK, _PAPER = "#000000", "#ffffff"  # what a theme turns round; letters on a colour are written by `on`
@@ -118,56 +106,22 @@ _THEMES = (
 )
 
 
-def svg(figure: Figure, box: Bbox) -> str:
-    """Return a part of a figure, box in inches, light or dark as the page's `color-scheme` is, such as JupyterLab's.
-
-    A figure of another style than matplotlib's, whose ground is not white, keeps its colours.
-    """
-    file = io.StringIO()
-    figure.savefig(file, format="svg", bbox_inches=box, metadata={"Title": figure.get_label(), "Date": None})
-    drawn = file.getvalue()
-    drawn = drawn[drawn.index("<svg") :]
-    if to_hex(figure.get_facecolor()) != _PAPER:
-        return drawn
-    drawn = drawn.replace(_INK, "var(--ink)").replace(_PAPER, "var(--paper)")
-    return drawn.replace(">", f">{_THEMES}", 1).replace("<svg", '<svg class="dtk"', 1)
-
-
 def image(figure: Figure, style: str = "") -> str:
-    """Return the figure as HTML, with what it says for those who see none, and numbers where the mouse points."""
+    """Return the figure as HTML, with what it says for those who see none.
+
+    It is light or dark as the page's `color-scheme` is, such as JupyterLab's. A figure of another style than
+    matplotlib's, whose ground is not white, keeps its colours.
+    """
     figure.draw_without_rendering()  # which lays it out
-    box = figure.get_tightbbox().padded(0.1)  # inches
-    source, label = base64.b64encode(svg(figure, box).encode()).decode(), html.escape(str(figure.get_label()))
-    drawn = f'<img alt="{label}" style="display:block;width:100%" src="data:image/svg+xml;base64,{source}">'
-    seen = Bbox(np.multiply(box.get_points(), figure.dpi))  # px
-    for ax, corners, artist, values in itertools.islice(_pointed_at(figure), _MOST_PLACES):
-        area = Bbox.intersection(Bbox([corners.min, corners.max]), ax.bbox)
-        if area is not None and min(area.size) >= 1:
-            at = f"left:{(area.x0 - seen.x0) / seen.width:.2%};top:{(seen.y1 - area.y1) / seen.height:.2%}"
-            size = f"width:{area.width / seen.width:.2%};height:{area.height / seen.height:.2%}"
-            numbers = f"{ax.get_xlabel()} {values[0]:,.6g}", f"{ax.get_ylabel()} {values[1]:,.6g}"
-            said = "\n".join(each for each in (str(artist.get_label()), *numbers) if each[:1] != "_")
-            drawn += f'<span style="position:absolute;{at};{size}" title="{html.escape(said)}"></span>'
-    return f'<figure style="position:relative;display:inline-block;margin:1em 0;{style}">{drawn}</figure>\n'
-
-
-_MOST_PLACES = 400  # of a figure, that say their numbers
-_NEAR = 5.0  # px around a point
-
-
-def _pointed_at(figure: Figure) -> Iterator[tuple[Axes, Bbox, Any, tuple[float, float]]]:
-    """Parts of stairs and points of lines: their axes, where (px), what has their label, and their numbers, x and y."""
-    for ax in figure.axes:
-        for stairs in (each for each in ax.patches if isinstance(each, StepPatch)):
-            tops, edges, bottoms = stairs.get_data()
-            for top, bottom, *ends in zip(tops, np.broadcast_to(bottoms, len(tops)), edges, edges[1:], strict=False):
-                area = Bbox(ax.transData.transform([(ends[0], bottom), (ends[1], top)]))
-                yield ax, area, stairs, (np.mean(ends), top - bottom)
-        for line in (each for each in ax.lines if each.get_transform() == ax.transData):
-            points = np.asarray(line.get_xydata(), float)
-            for point in points if len(points) > 2 else ():
-                at = ax.transData.transform(point)
-                yield ax, Bbox([at - _NEAR, at + _NEAR]), line, tuple(point)
+    label, box = str(figure.get_label()), figure.get_tightbbox().padded(0.1)  # inches
+    drawn = print_figure(figure, "svg", box, metadata={"Title": label, "Date": None})
+    drawn = drawn[drawn.index("<svg") :]
+    if to_hex(figure.get_facecolor()) == _PAPER:
+        drawn = drawn.replace(_INK, "var(--ink)").replace(_PAPER, "var(--paper)")
+        drawn = drawn.replace(">", f">{_THEMES}", 1).replace("<svg", '<svg class="dtk"', 1)
+    source = f"data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}"
+    shown = f'<img alt="{html.escape(label)}" style="display:block;width:100%" src="{source}">'
+    return f'<figure style="display:inline-block;margin:1em 0;{style}">{shown}</figure>\n'
 
 
 def ink(ax: Axes) -> Any:
@@ -272,8 +226,7 @@ def legend_below(ax: Axes, handles: Sequence[Any] | None = None, ncols: int = 3,
     """Put a legend under the figure. handles: with their labels; None: of what is drawn on `ax`, each label once."""
     if handles is None:
         drawn, labels = ax.get_legend_handles_labels()
-        once = dict(zip(labels, drawn, strict=True))
-        handles, options = list(once.values()), {"labels": list(once), **options}
+        handles = list(dict(zip(labels, drawn, strict=True)).values())
     if handles:
         place: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": 9, **options}
         ax.figure.legend(handles=handles, ncols=ncols, **place)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dtk.language import _
+from dtk.view.palette import EVALUATOR_COLOR, worker_color
 
 _BOX = "border:1px solid #8888;border-top:6px solid {color};border-radius:6px;padding:6px 12px;line-height:1.5"
 _TASK = "border:2px solid {color};border-radius:4px;padding:2px 6px;margin-left:-6px;font-weight:bold"
@@ -28,9 +29,6 @@ class ClusterPicture(list[dict[str, Any]]):
     def _repr_html_(self) -> str | None:
         if not self:
             return None
-        # Late: a run whose picture nobody looks at does without.
-        from dtk.view.palette import EVALUATOR_COLOR, worker_color
-
         words = _("cluster: the same for all workers") if self.evaluator else _("cluster: the same in every box")
         boxes = [_box(config, words, worker_color(k)) for k, config in enumerate(self)]
         if self.evaluator:

@@ -73,8 +73,7 @@ def display_beside(box: Any, text: str, page: str) -> None:
 
 def styled(box: Any) -> Any:
     """Apply the STYLE to what is in a box, and return the box."""
-    box.add_class(_CLASS)
-    return box
+    return box.add_class(_CLASS)
 
 
 def beside(box: Any, text: str) -> dict[str, Any]:
@@ -91,10 +90,8 @@ def choice(options: Sequence[Any], value: Any, description: str, width: str) -> 
     import ipywidgets
 
     row: dict[str, Any] = {"orientation": "horizontal"} if hasattr(ipywidgets.RadioButtons, "orientation") else {}
-    style, layout = {"description_width": width}, ipywidgets.Layout(width="auto")
-    return ipywidgets.RadioButtons(
-        options=list(options), value=value, description=description, style=style, layout=layout, **row
-    )
+    looks = {"style": {"description_width": width}, "layout": {"width": "auto"}, **row}
+    return ipywidgets.RadioButtons(options=list(options), value=value, description=description, **looks)
 
 
 def one_of(panes: Sequence[Any], names: Sequence[str], description: str) -> Any:
@@ -105,8 +102,7 @@ def one_of(panes: Sequence[Any], names: Sequence[str], description: str) -> Any:
     import ipywidgets
 
     chosen = choice(names, names[0], description, "initial")
-    stack = ipywidgets.Accordion(children=list(panes), selected_index=0)
-    stack.add_class(_FOLDED)
+    stack = ipywidgets.Accordion(children=list(panes), selected_index=0).add_class(_FOLDED)
     ipywidgets.jslink((chosen, "index"), (stack, "selected_index"))
     return styled(ipywidgets.VBox([chosen, stack]))
 
@@ -115,6 +111,5 @@ def number(value: int, least: int, most: int, description: str, width: str) -> A
     """Create a field for a whole number, for its digits or the arrow keys. width: of the name."""
     import ipywidgets
 
-    layout = ipywidgets.Layout(width=f"calc({width} + 6em)")
-    style = {"description_width": width}
-    return ipywidgets.BoundedIntText(value, min=least, max=most, description=description, style=style, layout=layout)
+    looks = {"style": {"description_width": width}, "layout": {"width": f"calc({width} + 6em)"}}
+    return ipywidgets.BoundedIntText(value, min=least, max=most, description=description, **looks)

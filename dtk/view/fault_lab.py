@@ -164,10 +164,7 @@ class FaultLab:
             return
         finally:
             self.button.disabled = False
-        self.seen = seen(fault, outcome)
-        self.words.value = self._tell(fault, self.seen)
-
-    def _tell(self, fault: faults.Fault, what: Outcome) -> str:
+        self.seen = what = seen(fault, outcome)
         said = N_("dtk: {words}.") if what.seconds is None else N_("dtk, {seconds:.1f} s after the fault: {words}.")
         lines = [f"<b>{html.escape(repr(fault))}</b>"]
         lines.append(_(said, seconds=what.seconds, words=html.escape(what.words)))
@@ -175,7 +172,7 @@ class FaultLab:
             right = what.answer == self.prediction.value
             how = N_("As predicted: {answer}.") if right else N_("Not as predicted: {answer}.")
             lines.insert(1, _(how, answer=_(ANSWERS[what.answer])))
-        return "<br>".join(lines)
+        self.words.value = "<br>".join(lines)
 
     def _forget(self, change: Any = None) -> None:
         self.step.disabled = self.kind.value == "slow"  # from the first step on

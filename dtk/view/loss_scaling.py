@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 
 from dtk.environment import live_mode
 from dtk.language import N_, _, ngettext
-from dtk.proof.proof import kept as kept_proof
+from dtk.proof.proof import kept
 from dtk.records.tables import Recorded
 from dtk.scaling import shares as scaling
 from dtk.scaling.timing import spans
@@ -63,17 +63,20 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     shares = shares.reindex(np.arange(first, shares.index[-1] + 1 if len(shares) else first))
     total = _finite(shares.sum(axis=1, skipna=False))
     bins = canvas.Bins(first, -(-(last - first + 1) // _MOST))
-    drawn = bins.of(total)
-    _stack(ax, bins.of(shares.where(total.notna())), bins.edges(drawn))
-    _mark_gaps(ax, drawn, bins.edges(drawn))
-    count = shares.shape[1]
+    drawn, count = bins.of(total), shares.shape[1]
+    places = bins.edges(drawn)
+    _stack(ax, bins.of(shares.where(total.notna())), places)
+    # Steps without a finite loss: an empty place alone could be read as a loss of 0.
+    style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": canvas.ink(ax), "alpha": 0.35, "lw": 0}
+    for one, other in spans(np.flatnonzero(drawn.isna()).tolist()):
+        ax.axvspan(places[one], places[other + 1], label=_("no finite loss"), **style)
     title = ngettext("The loss of one replica", "The shares of {n} replicas add up to the global loss", count)
     caption = _("Each colour is one replica's share of the loss.")
     if baseline is not None and not baseline.records.empty:
-        title, caption = _overlay(ax, total, run, baseline.records, bins)
+        title, caption = _overlay(ax, total, run, baseline, bins)
     if bins.steps > 1:
-        high, places = bins.of(total, "max"), bins.edges(drawn)
-        ax.stairs(high, places, baseline=drawn.to_numpy(), fill=True, lw=0, color=canvas.ink(ax), alpha=0.3)
+        high, ink = bins.of(total, "max"), canvas.ink(ax)
+        ax.stairs(high, places, baseline=drawn.to_numpy(), fill=True, lw=0, color=ink, alpha=0.3)
         words = N_("Each block is the mean of {n} steps; the shade goes up to their largest sum.")
         caption = " ".join([caption, _(words, n=bins.steps)])
     canvas.by_step(ax, first, last)
@@ -83,13 +86,6 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     return ax
 
 
-def _is_proved(run: Recorded) -> bool:
-    """Whether `verify` has found that every step makes the update of one device."""
-    folder = getattr(run, "folder", None)
-    proof = None if folder is None else kept_proof(folder.path)
-    return proof is not None and proof.verdict == "one device"
-
-
 def _finite(losses: pandas.Series) -> pandas.Series:
     return losses.where(np.isfinite(losses))
 
@@ -97,27 +93,15 @@ def _finite(losses: pandas.Series) -> pandas.Series:
 def _stack(ax: Axes, shares: pandas.DataFrame, places: np.ndarray) -> None:
     """One block a bin and replica, the first replica at the bottom. `shares`: `(bins, replicas)`."""
     bottom = np.zeros(len(shares))
-    for replica in shares.columns:
-        top = bottom + shares[replica].to_numpy()
-        if len(shares):
-            color, name = worker_color(replica), replica_name(replica)
-            ax.stairs(top, places, baseline=bottom, fill=True, lw=0, color=color, label=name)
+    for replica in shares.columns if len(shares) else ():
+        top, color, name = bottom + shares[replica].to_numpy(), worker_color(replica), replica_name(replica)
+        ax.stairs(top, places, baseline=bottom, fill=True, lw=0, color=color, label=name)
         bottom = top
 
 
-def _mark_gaps(ax: Axes, total: pandas.Series, places: np.ndarray) -> None:
-    """Hatch the steps without a finite loss: an empty place alone could be read as a loss of 0."""
-    label = _("no finite loss")
-    for first, last in spans(np.flatnonzero(total.isna()).tolist()):
-        style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": canvas.ink(ax), "alpha": 0.35, "lw": 0}
-        ax.axvspan(places[first], places[last + 1], label=label, **style)
-
-
-def _overlay(
-    ax: Axes, total: pandas.Series, run: Recorded, records: pandas.DataFrame, bins: canvas.Bins
-) -> tuple[str, str]:
+def _overlay(ax: Axes, total: pandas.Series, run: Recorded, baseline: Recorded, bins: canvas.Bins) -> tuple[str, str]:
     """Draw the baseline's loss and return the title and the caption that are true of the two curves."""
-    alone = _finite(scaling.whole_steps(records).sum(axis=1, skipna=False))
+    alone = _finite(scaling.whole_steps(baseline.records).sum(axis=1, skipna=False))
     drawn, count = bins.of(alone), run.records.replica.nunique()
     marker, name = "." if len(alone) < 3 else "", _("one device alone")
     style: dict[str, Any] = {"drawstyle": "steps-mid", "ls": (0, (4, 2)), "lw": 1.6, "color": canvas.ink(ax)}
@@ -136,7 +120,8 @@ def _overlay(
         "{n} replicas' shares do not add up to the loss of one device",
         count,
     )
-    if _is_proved(run):
+    found = None if run.folder is None else kept(run.folder.path)
+    if found is not None and found.verdict == "one device":
         title = _("Each step is one device's; from step to step, rounding drives two runs apart")
     return title, _(_LEAVES, step=both[apart.to_numpy()][0])
 
@@ -221,20 +206,17 @@ def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> Lab | Axes:
 def _one(replicas: int, examples: int, divisor: str) -> tuple[str, Axes]:
     """What the lab shows of a divisor."""
     now = numbers(replicas, examples, divisor)
-    words, total = N_("{sum}, one device: {alone:.3g}. {verdict}"), f"<b>{_sum(now)}</b>"
-    words = _(words, sum=total, alone=now.alone, verdict=_verdict(now))
+    verdict = _("The loss and the gradient are one device's.")
+    if not np.isclose(now.ratio, 1):
+        verdict = _("The loss, the gradient and so the step are {ratio:.3g} times too large.", ratio=now.ratio)
+    words = N_("{sum}, one device: {alone:.3g}. {verdict}")
+    words = _(words, sum=f"<b>{_sum(now)}</b>", alone=now.alone, verdict=verdict)
     return words, _draw(replicas, examples, (divisor,), shown=False)
 
 
 def _sum(now: Numbers) -> str:
     """ "1.25 + 2.25 = 3.5"."""
     return f"{' + '.join(f'{share:.3g}' for share in now.shares)} = {now.loss:.3g}"
-
-
-def _verdict(now: Numbers) -> str:
-    if np.isclose(now.ratio, 1):
-        return _("The loss and the gradient are one device's.")
-    return _("The loss, the gradient and so the step are {ratio:.3g} times too large.", ratio=now.ratio)
 
 
 def _draw(replicas: int, examples: int, divisors: Sequence[str], shown: bool = True) -> Axes:
@@ -252,18 +234,15 @@ def _draw(replicas: int, examples: int, divisors: Sequence[str], shown: bool = T
     canvas.name_rows(ax, [f"{_(divisor)}\n({now.divisor})" for divisor, now in zip(divisors, rows, strict=True)])
     ax.set(xlim=(0, max(2.0, 1.85 * max(now.ratio for now in rows))), xlabel=_("times one device's loss or gradient"))
     canvas.legend_below(ax, ncols=replicas, loc="outside lower right", fontsize=8.5)
-    canvas.headline(ax, *_headline(rows, divisors, replicas, examples))
-    return ax
-
-
-def _headline(rows: Sequence[Numbers], divisors: Sequence[str], replicas: int, examples: int) -> tuple[str, str]:
     first = rows[0]
     each = ngettext("{n} example", "{n} examples", examples)
     each = ngettext("{n} replica with {each} each.", "{n} replicas with {each} each.", replicas, each=each)
     words = N_("The dashed line is one device: loss {loss:.3g}, gradient {gradient:.3g}.")
     caption = f"{each} {_(words, loss=first.alone, gradient=first.slope_alone)}"
-    if len(rows) == 1:
-        title = N_("Divided by the {divisor}: {ratio:.3g} times one device's loss")
-        return _(title, divisor=_(divisors[0]), ratio=first.ratio), caption
+    title = N_("Divided by the {divisor}: {ratio:.3g} times one device's loss")
+    if len(rows) > 1:
+        title = N_("The divisor that gives one device's loss: {divisors}")
     right = [_(divisor) for divisor, now in zip(divisors, rows, strict=True) if np.isclose(now.ratio, 1)]
-    return _("The divisor that gives one device's loss: {divisors}", divisors=_(" or ").join(right)), caption
+    facts = {"divisor": _(divisors[0]), "ratio": first.ratio, "divisors": _(" or ").join(right)}
+    canvas.headline(ax, _(title, **facts), caption)
+    return ax

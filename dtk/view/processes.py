@@ -24,6 +24,8 @@ from dtk.watch.waiting import State, Waiting, load, names
 _MOST = 4  # processes, or replicas of one process, side by side; of more, the first three and the last
 _KERNEL, _TOP, _FLOOR, _BAR = (0.86, 1.0), 0.72, 0.26, (0.03, 0.15)  # heights, of the axes
 _GAP = 0.03  # between two processes, of the axes' width
+# From the kernel to a process: files and signals, no message of the step.
+_DASHED: dict[str, Any] = {"arrowstyle": "->", "ls": (0, (3, 3)), "lw": 1.1, "alpha": 0.7, "shrinkA": 2, "shrinkB": 2}
 _REPLICA = N_("replica {replica}, a device\n{examples}\nshare of loss\n{share:.4f}")
 _LEFT, _MIDDLE, _RIGHT = 0.10, 0.51, 0.90  # of the fan: centres of its columns, of the axes' width
 _HALF = 0.17  # a little less than half the width of a box in the middle: where its rays bend
@@ -71,7 +73,8 @@ def processes(run: Recorded, ax: Axes | None = None) -> Axes:
         own = seen.records[seen.records.worker == worker]
         name = _("one process") if workers == 1 else worker_name(worker, chief=worker == 0)
         _process(ax, (left, right), name, own, seen.weights, lowest=0.0 if inside else _FLOOR)
-        _arrow_from_kernel(ax, (left + right) / 2, workers)
+        start = 0.5 + ((left + right) / 2 - 0.5) * (0.35 if workers > 1 else 0.0), _KERNEL[0]
+        ax.annotate("", ((left + right) / 2, _TOP), start, arrowprops={**_DASHED, "color": ink(ax)})
     if workers > _MOST:
         between = (places[2][1] + places[workers - 1][0]) / 2
         _write(ax, between, (_FLOOR + _TOP) / 2, _("…\n{count}\nmore\n…", count=workers - _MOST))
@@ -147,13 +150,6 @@ def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame,
         _write(ax, middle, _FLOOR + 0.05, "\n".join(lines), fontsize=8.0)
 
 
-def _arrow_from_kernel(ax: Axes, x: float, count: int) -> None:
-    """From the kernel to a process: files and signals, no message of the step."""
-    start = 0.5 + (x - 0.5) * (0.35 if count > 1 else 0.0), _KERNEL[0]
-    style: dict[str, Any] = {"arrowstyle": "->", "ls": (0, (3, 3)), "lw": 1.1, "color": ink(ax), "alpha": 0.7}
-    ax.annotate("", (x, _TOP), start, arrowprops={**style, "shrinkA": 2, "shrinkB": 2})
-
-
 def _all_reduce(ax: Axes, seen: _Step, middles: list[float], x: tuple[float, float]) -> None:
     """The bar, and an arrow to it and from it for each process; in a single process for all its replicas."""
     _frame(ax, x, _BAR, ink(ax), ls="--")
@@ -201,13 +197,13 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         ValueError: not all replicas recorded that step.
     """
     records = run.records
-    examples = by_step(records, "examples").dropna() if len(records) else records
-    if examples.empty:
+    counted = by_step(records, "examples").dropna() if len(records) else records
+    if counted.empty:
         return only_text(ax, NO_RECORDS)
-    if step not in examples.index:
+    if step not in counted.index:
         words = N_("step={step}: the run has records of steps {first} to {last}")
-        raise ValueError(_(words, step=step, first=examples.index[0], last=examples.index[-1]))
-    loss, seen = by_step(records, "loss").loc[step], examples.loc[step]
+        raise ValueError(_(words, step=step, first=counted.index[0], last=counted.index[-1]))
+    loss, seen = by_step(records, "loss").loc[step], counted.loc[step]
     count, rows = len(loss), max(len(loss), 2)
     (ax,) = axes(ax, size=(7.0, 1.3 + 0.45 * rows))
     workers = records.drop_duplicates("replica").set_index("replica").worker
@@ -216,7 +212,13 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
         name = replica_name(replica)
         if apart:
             name = _("worker {worker}, replica {replica}", worker=workers[replica], replica=replica)
-        _ray(ax, (count - 1) / 2 - row, name, (loss[replica], seen[replica]), stroke(worker_color(int(replica))))
+        y, color = (count - 1) / 2 - row, stroke(worker_color(int(replica)))
+        style: dict[str, Any] = {"color": color, "lw": 2.2, "zorder": 1, "solid_capstyle": "round"}
+        ax.plot([_LEFT, _MIDDLE - _HALF, _MIDDLE], [0, y, y], **style)
+        ax.plot([_MIDDLE, _MIDDLE + _HALF, _RIGHT], [y, y, 0], **style)
+        examples = ngettext("{n} example", "{n} examples", seen[replica])
+        words = _("{name}: {examples}, share {share:.4f}", name=name, examples=examples, share=loss[replica])
+        _value(ax, (_MIDDLE, y), words, color)
     batch = _("global batch\n{examples}", examples=ngettext("{n} example", "{n} examples", seen.sum()))
     total = _("global loss\n{loss:.4f}", loss=global_loss([loss], [seen])[0])
     _value(ax, (_LEFT, 0), batch, ink(ax), fontsize=9)
@@ -235,16 +237,6 @@ def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
     )
     headline(ax, _("strategy.run opens the fan, strategy.reduce closes it"), caption)
     return ax
-
-
-def _ray(ax: Axes, y: float, name: str, values: tuple[float, float], color: str) -> None:
-    """From the batch to a replica and on to the sum. values: its share and examples."""
-    share, examples = values
-    style: dict[str, Any] = {"color": color, "lw": 2.2, "zorder": 1, "solid_capstyle": "round"}
-    ax.plot([_LEFT, _MIDDLE - _HALF, _MIDDLE], [0, y, y], **style)
-    ax.plot([_MIDDLE, _MIDDLE + _HALF, _RIGHT], [y, y, 0], **style)
-    seen = ngettext("{n} example", "{n} examples", examples)
-    _value(ax, (_MIDDLE, y), _("{name}: {examples}, share {share:.4f}", name=name, examples=seen, share=share), color)
 
 
 def _value(ax: Axes, place: tuple[float, float], words: str, color: Any, fontsize: float = 8.5) -> None:
@@ -279,7 +271,11 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
     boxes = _boxes(found)
     places = _circle(len(boxes))
     low, high = min(y for __, y in places), max(y for __, y in places)
-    title, caption = _wait_title(run, found), _wait_caption(found)
+    # Those that others wait for and that wait for none.
+    sources = {whom for __, whom in found.edges} - {who for who, __ in found.edges}
+    title, caption = found.sentence or (str(run) if isinstance(run, DtkError) else ""), _wait_caption(found, sources)
+    done, count = sum(state.what == "finished" for state in found.states), len(found.states)
+    title = title[:1].upper() + title[1:] or _("{done} of {count} workers have finished", done=done, count=count)
     # In inches, by the number of lines; too high does no harm.
     words = 0.19 * -(-columns(title) // 60) + 0.14 * -(-columns(caption) // 100)
     (ax,) = axes(ax, size=(_INCHES, round((high - low + _HIGH + 0.3) * _INCHES / _SPAN + words + 0.5, 1)))
@@ -288,18 +284,14 @@ def wait_for(run: Recorded, ax: Axes | None = None) -> Axes:
     blank(ax)
     of = {state.member: number for number, states in enumerate(boxes) for state in states}
     arrows = {(of[who], of[whom]) for who, whom in found.edges}
-    frames = [
-        _box(ax, states, place, _is_source(found, states[0])) for states, place in zip(boxes, places, strict=True)
-    ]
+    pairs = zip(boxes, places, strict=True)
+    frames = [_box(ax, states, place, states[0].member in sources) for states, place in pairs]
     for one, other in arrows:
         # Two that wait for each other get an arrow each, apart.
         bent = f"arc3,rad={0.18 if (other, one) in arrows else 0.0}"
         ends: dict[str, Any] = {"patchA": frames[one], "patchB": frames[other], "shrinkA": 2, "shrinkB": 3}
-        style: dict[str, Any] = {"arrowstyle": "-|>,head_width=3.2,head_length=6", "color": ink(ax), "lw": 1.3}
-        arrow = FancyArrowPatch(
-            places[one], places[other], connectionstyle=bent, zorder=2, gid="waits", **style, **ends
-        )
-        ax.add_patch(arrow)
+        style: dict[str, Any] = {"arrowstyle": "-|>,head_width=3.2,head_length=6", "color": ink(ax), "lw": 1.3, **ends}
+        ax.add_patch(FancyArrowPatch(places[one], places[other], connectionstyle=bent, gid="waits", zorder=2, **style))
     headline(ax, title, caption)
     return ax
 
@@ -326,12 +318,6 @@ def _circle(count: int) -> list[tuple[float, float]]:
     return [(-across * math.cos(angle), up * math.sin(angle)) for angle in angles]
 
 
-def _is_source(found: Waiting, state: State) -> bool:
-    """Whether others wait for a worker that waits for none."""
-    waits = any(who == state.member for who, _ in found.edges)
-    return not waits and any(whom == state.member for _, whom in found.edges)
-
-
 def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: bool) -> FancyBboxPatch:
     left, low = middle[0] - _WIDE / 2, middle[1] - _HIGH / 2
     style: dict[str, Any] = {"lw": 2.6 if source else 0.8, "gid": "source" if source else "box", "zorder": 3}
@@ -351,18 +337,10 @@ def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: boo
     return frame
 
 
-def _wait_title(run: Recorded, found: Waiting) -> str:
-    said = found.sentence or (str(run) if isinstance(run, DtkError) else "")
-    if said:
-        return said[0].upper() + said[1:]
-    done = sum(state.what == "finished" for state in found.states)
-    return _("{done} of {count} workers have finished", done=done, count=len(found.states))
-
-
-def _wait_caption(found: Waiting) -> str:
+def _wait_caption(found: Waiting, sources: set[int]) -> str:
     if not found.edges:
         return _("No arrow: no worker was found to wait for another.")
     caption = _("An arrow leads from a worker that can't go on to one that it waits for.")
-    if any(_is_source(found, state) for state in found.states):
+    if sources:
         return f"{caption} " + _("Thick frame: others wait for it and it waits for no other, so look there.")
     return f"{caption} " + _("No worker is free to go on: a deadlock.")

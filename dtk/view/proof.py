@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas
+from IPython.core.pylabtools import print_figure
 from matplotlib.axes import Axes
 
 from dtk.language import N_, _, rounded, three
@@ -137,23 +138,14 @@ def _largest(table: pandas.DataFrame) -> str:
 def differences(run: Recorded, baseline: Recorded) -> pandas.DataFrame:
     """Return the distance of two losses by step, for the steps that all replicas of both have recorded.
 
-    Args:
-        run: from `dtk.run`, or the error of a run that failed.
-        baseline: from `dtk.baseline`.
-
-    Returns:
-        Index step. Columns: difference (of the global losses, without its sign; NaN where one is no finite number) and
-        allowed (the bound there). Empty where one of the two has no records.
+    Index step. Columns: difference (of the global losses, without its sign; NaN where one is no finite number) and
+    allowed (the bound there).
     """
-    if run.records.empty or baseline.records.empty:
-        return pandas.DataFrame(columns=["difference", "allowed"], dtype=float)
     mine, other = (whole_steps(each.records).sum(axis=1, skipna=False) for each in (run, baseline))
     both = mine.index.intersection(other.index)
-    ours, theirs = mine[both].to_numpy(), other[both].to_numpy()
-    with np.errstate(invalid="ignore"):  # infinite minus infinite
-        apart = np.abs(ours - theirs)
-    apart = np.where(np.isfinite(ours) & np.isfinite(theirs), apart, np.nan)
-    return pandas.DataFrame({"difference": apart, "allowed": allowed(theirs, RTOL)}, index=both)
+    apart = (mine[both] - other[both]).abs()
+    bound = allowed(other[both].to_numpy(), RTOL)
+    return pandas.DataFrame({"difference": apart.where(np.isfinite(apart)), "allowed": bound}, index=both)
 
 
 def proof(found: Proof, ax: Axes | None = None) -> Axes:
@@ -180,9 +172,19 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     low, high = (np.log10(value) for value in ax.get_ylim())
     ax.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
     canvas.legend_below(ax)
-    if found.verdict == "failed" and table.differs.any():
-        ax.axvline(table[table.differs].step.min(), color=canvas.ink(ax), lw=0.8, ls=":")
-    canvas.headline(ax, _title(found), _("Both updates start from the state that the run recorded before the step."))
+    differs = table[table.differs].step
+    if found.verdict == "failed" and len(differs):
+        ax.axvline(differs.min(), color=canvas.ink(ax), lw=0.8, ls=":")
+    last = table[table.replicas == table.replicas.iloc[-1]]
+    words = N_("The updates of all steps that were followed agree, or are undecided")
+    if found.verdict == "one device":
+        words = N_("Every update is one device's: they differ by at most {most}")
+    elif found.verdict == "replicas":
+        words = N_("Every update is that of as many replicas in one process: they differ by at most {most}")
+    elif len(differs):
+        words = N_("The update of step {step} is not the one that the follower made")
+    title = _(words, most=rounded(float(last.apart.max())), step=differs.min())
+    canvas.headline(ax, title, _("Both updates start from the state that the run recorded before the step."))
     return ax
 
 
@@ -192,20 +194,4 @@ def pictures(found: Proof) -> tuple[dict[str, Any], dict[str, Any]]:
     plt.close(drawn)  # or the cell would show it once more
     page = drawn._repr_html_()
     words = {"image/png": {"alt": drawn.get_label()}}
-    return {"image/png": canvas.png(drawn), **({"text/html": page} if page else {})}, words
-
-
-def _title(found: Proof) -> str:
-    table = found.table
-    last = table[table.replicas == table.replicas.iloc[-1]]
-    differs = table[table.differs].step
-    most = float(last.apart.max())
-    if found.verdict == "one device":
-        words = N_("Every update is one device's: they differ by at most {most}")
-    elif found.verdict == "replicas":
-        words = N_("Every update is that of as many replicas in one process: they differ by at most {most}")
-    elif len(differs):
-        words = N_("The update of step {step} is not the one that the follower made")
-    else:
-        words = N_("The updates of all steps that were followed agree, or are undecided")
-    return _(words, most=rounded(most), step=int(differs.min()) if len(differs) else 0)
+    return {"image/png": print_figure(drawn, bbox_inches=None), **({"text/html": page} if page else {})}, words

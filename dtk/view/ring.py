@@ -119,7 +119,11 @@ def ring(run: Recorded, ax: Axes | None = None) -> Axes:
         _grid(ax, seen, step, (x, y))
         for message in (each for each in seen.messages if each.step == step):
             _arrow(ax, message, seen.workers, (x, y), scale)
-    _labels(ax, seen, places)
+    for top in sorted({corner[1] for corner in places}):
+        for worker in range(seen.workers):
+            middle = top + worker * _ROW + 0.5
+            ax.text(-0.12, middle, worker_name(worker), ha="right", va="center", fontsize=8.5, gid="worker")
+        ax.text(-0.12, top - 0.44, _("chunk"), ha="right", va="bottom", fontsize=8.0, alpha=0.85)
     ax.set(xlim=(-1.2, max(width, 9.8)), ylim=(depth, -_HEAD), aspect="equal")
     ax.set_anchor("NW")
     blank(ax)
@@ -146,8 +150,7 @@ def _grid(ax: Axes, seen: Story, step: int, corner: tuple[float, float]) -> None
     title = _("start") if step == 0 else _("step {step}", step=step)
     ax.text(x + seen.workers / 2, y - 0.86, title, ha="center", va="bottom", fontsize=8.5)
     for chunk in range(seen.workers):
-        words = str(chunk)
-        ax.text(x + chunk + 0.5, y - 0.44, words, ha="center", va="bottom", fontsize=8.0, alpha=0.85, gid="chunk")
+        ax.text(x + chunk + 0.5, y - 0.44, str(chunk), ha="center", va="bottom", fontsize=8, alpha=0.85, gid="chunk")
     for worker, chunks in enumerate(seen.holds[step]):
         top = y + worker * _ROW
         if chunks is None:
@@ -158,18 +161,16 @@ def _grid(ax: Axes, seen: Story, step: int, corner: tuple[float, float]) -> None
             _cell(ax, (x + chunk, top), parts, seen.workers)
 
 
-def _cell(ax: Axes, corner: tuple[float, float], parts: tuple[int, ...] | None, workers: int) -> None:
+def _cell(ax: Axes, corner: tuple[float, float], parts: Parts, workers: int) -> None:
     """A stripe for each worker, filled if its gradient is in; the figure in it says how often, if more than once."""
     x, y = corner[0] + 0.05, corner[1]
     wide = 0.9 / workers
     counts = Counter(parts or ())
     for worker, times in sorted(counts.items()):
-        stripe = Rectangle((x + worker * wide, y), wide, 1, facecolor=worker_color(worker), lw=0)
-        stripe.set_gid("part")
-        ax.add_patch(stripe)
+        left, color = x + worker * wide, worker_color(worker)
+        ax.add_patch(Rectangle((left, y), wide, 1, facecolor=color, lw=0, gid="part"))
         if times > 1:
-            middle = (x + (worker + 0.5) * wide, y + 0.5)
-            ax.text(*middle, str(times), ha="center", va="center", fontsize=7.5, color=on(worker_color(worker)))
+            ax.text(left + wide / 2, y + 0.5, str(times), ha="center", va="center", fontsize=7.5, color=on(color))
     thick = 1.8 if _whole(parts, workers) else 0.5
     ax.add_patch(Rectangle((x, y), 0.9, 1, fill=False, edgecolor=ink(ax), lw=thick))
     if parts is None:
@@ -188,14 +189,6 @@ def _arrow(ax: Axes, message: RingMessage, workers: int, corner: tuple[float, fl
         style = {"arrowstyle": f"-|>,head_width={0.14 * min(scale * 3, 1):.3f},head_length=0.2", "lw": 1.3}
         arrow: dict[str, Any] = {**style, "color": ink(ax), "shrinkA": 0, "shrinkB": 0}
         ax.annotate("", (x, y + _GAP - 0.02), (x, y + 0.02), arrowprops=arrow, annotation_clip=False)
-
-
-def _labels(ax: Axes, seen: Story, places: list[tuple[float, float]]) -> None:
-    for y in sorted({corner[1] for corner in places}):
-        for worker in range(seen.workers):
-            words = worker_name(worker)
-            ax.text(-0.12, y + worker * _ROW + 0.5, words, ha="right", va="center", fontsize=8.5, gid="worker")
-        ax.text(-0.12, y - 0.44, _("chunk"), ha="right", va="bottom", fontsize=8.0, alpha=0.85)
 
 
 def _words(seen: Story) -> tuple[str, str]:
@@ -224,6 +217,6 @@ def _words(seen: Story) -> tuple[str, str]:
     return _(title, steps=seen.steps, messages=arrived, cells=cells, count=seen.workers**2), " ".join(caption)
 
 
-def _whole(parts: tuple[int, ...] | None, workers: int) -> bool:
+def _whole(parts: Parts, workers: int) -> bool:
     """Whether a chunk holds each worker's gradient once."""
     return parts is not None and sorted(parts) == list(range(workers))

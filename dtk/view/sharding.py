@@ -62,10 +62,13 @@ def sharding(seen: Sharding, ax: Axes | None = None) -> Axes:
     few = tiles is not None and last <= 20
     ax.xaxis.set_major_locator(FixedLocator(range(1, last + 1)) if few else MaxNLocator("auto", integer=True))
     if seen.policy:
-        by_context = seen.policy == "input_context"
-        words = _("Divided by input_context.") if by_context else _("Policy {policy}.", policy=seen.policy)
-        what.insert(0, words)
-    headline(ax, in_words(seen), " ".join([*what, *_steps(seen)]))
+        words = N_("Divided by input_context.") if seen.policy == "input_context" else N_("Policy {policy}.")
+        what.insert(0, _(words, policy=seen.policy))
+    if len(seen.table) and seen.replicas > 1:
+        same = _("Step by step, together, they see what one device sees.")
+        other = N_("At step {step} they see, together, other examples than one device.")
+        what.append(same if seen.parts_at is None else _(other, step=seen.parts_at))
+    headline(ax, in_words(seen), " ".join(what))
     ax.spines["left"].set_visible(False)
     return ax
 
@@ -124,13 +127,9 @@ def _tile(
 ) -> None:  # fmt: skip
     """A tile with its number, upper left corner and size in the axes' units; without a colour, an empty one."""
     x, y, w, h = corner[0] + 0.04 * size[0], corner[1] + 0.05 * size[1], 0.92 * size[0], 0.9 * size[1]
-    style: dict[str, Any] = {"facecolor": color or "none", "edgecolor": "none", "ls": "-"}
-    words = on(color) if color else ink(ax)
-    if color is None:
-        style |= {"edgecolor": ink(ax), "lw": 0.8, "ls": (0, (2, 2))}
-    if twice:
-        style |= {"edgecolor": ink(ax), "lw": min(1.6, 0.2 * points)}
-    ax.add_patch(Rectangle((x, y), w, h, **style))
+    edge, words = ink(ax) if twice or not color else "none", on(color) if color else ink(ax)
+    line: dict[str, Any] = {"lw": min(1.6, 0.2 * points) if twice else 0.8, "ls": "-" if color else (0, (2, 2))}
+    ax.add_patch(Rectangle((x, y), w, h, facecolor=color or "none", edgecolor=edge, **line))
     ax.text(x + w / 2, y + h / 2, str(number), color=words, fontsize=points, ha="center", va="center_baseline")
 
 
@@ -143,15 +142,6 @@ def _draw_spans(ax: Axes, seen: Sharding) -> None:
         bars = [(first - 0.5, last - first + 1) for first, last in spans(sorted({*numbers}))]
         ax.broken_barh(bars, (row - 0.4, 0.8), color=color, lw=0)
     ax.set_xlabel(_("example"))
-
-
-def _steps(seen: Sharding) -> list[str]:
-    """Whether the steps are one device's."""
-    if not len(seen.table) or seen.replicas == 1:
-        return []
-    if seen.parts_at is None:
-        return [_("Step by step, together, they see what one device sees.")]
-    return [_("At step {step} they see, together, other examples than one device.", step=seen.parts_at)]
 
 
 def in_words(sharding: Sharding) -> str:
@@ -175,9 +165,8 @@ def in_words(sharding: Sharding) -> str:
         return _(sentence, count=count)
     seen = ngettext("{n} was seen more than once", "{n} were seen more than once", more, n=f"{more:,}")
     if fewer:
-        never = not set(sharding.gaps) & set(sharding.table.example)
         less = N_("{seen} and {fewer:,} less often than by one device")
-        if never:
+        if set(sharding.gaps).isdisjoint(sharding.table.example):
             less = N_("{seen} and {fewer:,} by no worker")
         seen = _(less, seen=seen, fewer=fewer)
     return _("Of {count:,} examples, {seen}", count=count, seen=seen)

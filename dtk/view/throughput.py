@@ -60,7 +60,13 @@ def throughput(*runs: Recorded | Study, ax: Axes | None = None, labels: Sequence
     single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k])), None)
     ends = [rate for rate in rates if np.isfinite(rate)]
     for row, (run, rate, size) in enumerate(zip(given, rates, sizes, strict=True)):
-        _bar(ax, row, rate, run.records.groupby("worker").examples.sum())
+        # Divided like the workers' examples; the number may hide the middle of a mark.
+        examples, known = run.records.groupby("worker").examples.sum(), bool(np.isfinite(rate))
+        parts = (examples / examples.sum() * rate).items() if known else ()
+        end = canvas.row_of_blocks(ax, row, [(part, worker_color(k), worker_name(k)) for k, part in parts])
+        ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}
+        words = three(rate) if known else _("no step after the first")
+        canvas.note(ax, words, (end, row), (5, 0), zorder=3, bbox=ground)
         if single is not None and size > 1:
             ends.append(size * rates[single])
             ax.plot([ends[-1]] * 2, [row - 0.4, row + 0.4], color=canvas.ink(ax), label=_("ideal"), **_MARK)
@@ -82,16 +88,6 @@ def _label(run: Recorded) -> str:
             "{n} worker,\n{replicas} replicas", "{n} workers,\n{replicas} replicas", workers, replicas=replicas
         )
     return ngettext("{n} worker", "{n} workers", workers)
-
-
-def _bar(ax: Axes, row: int, total: float, examples: pandas.Series) -> None:
-    """One run's rate, divided like the workers' examples, and as a number, which may hide the middle of a mark."""
-    known = bool(np.isfinite(total))
-    parts = (examples / examples.sum() * total).items() if known else ()
-    blocks = [(part, worker_color(worker), worker_name(worker)) for worker, part in parts]
-    end = canvas.row_of_blocks(ax, row, blocks)
-    words = three(total) if known else _("no step after the first")
-    canvas.note(ax, words, (end, row), (5, 0), zorder=3, bbox={"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0})
 
 
 def _words_of_runs(
@@ -131,6 +127,7 @@ def efficiency(study: Study, ax: Axes | None = None) -> Axes:
 
 
 def _each_curve(study: Any, ax: Axes | None, draw: Any) -> Axes:
+    """draw: one curve's picture, whose title and caption it returns."""
     table = study.summary
     if not table.measured.notna().any():
         return canvas.only_text(ax, NO_POINTS)
@@ -140,7 +137,13 @@ def _each_curve(study: Any, ax: Axes | None, draw: Any) -> Axes:
     for place, curve in zip(places, curves, strict=False):
         place.set_xticks(range(len(curve)), [str(count) for count in curve.workers])
         place.set(xlabel=_("workers"), xlim=(-0.35, len(curve) - 0.65))
-        draw(place, curve.reset_index(drop=True))
+        title, caption = draw(place, curve.reset_index(drop=True))
+        apart = (curve.measured_max - curve.measured_min) / curve.measured
+        # The machine was busy if repeats are far apart or workers alone are faster than ideal.
+        if (apart > _APART).any() or (curve.ceiling > (1 + _APART) * curve.ideal).any():
+            words = N_("Busy machine, measure again: repeats differ by up to {apart:.0%}. {title}")
+            title = _(words, apart=apart.max(), title=title)
+        canvas.headline(place, title, caption)
     return places[0]
 
 
@@ -151,7 +154,7 @@ def _name(curve: pandas.DataFrame) -> str:
     return _("{batch} examples a replica", batch=row.per_replica_batch)
 
 
-def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
+def _throughput(ax: Axes, curve: pandas.DataFrame) -> tuple[str, str]:
     """Ideal, ceiling and measured, and under each measured point what most of its distance from ideal is due to."""
     ax.plot(curve.index, curve.ideal, color=canvas.ink(ax), lw=1.4, ls=(0, (4, 2)), label=_("ideal"))
     ax.axhline(curve.baseline.iloc[0], color=canvas.ink(ax), lw=1.4, ls=":", label=_("one process: the baseline"))
@@ -168,7 +171,7 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
     ax.set_ylabel(_("examples/s"))
     canvas.counts(ax.yaxis)
     ax.legend(loc="upper left", frameon=False, fontsize=9, ncols=2)
-    canvas.headline(ax, *_with_doubt(curve, *_throughput_words(curve)))
+    return _throughput_words(curve)
 
 
 def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any) -> None:
@@ -198,15 +201,6 @@ def _throughput_words(curve: pandas.DataFrame) -> tuple[str, str]:
     return title, caption
 
 
-def _with_doubt(curve: pandas.DataFrame, title: str, caption: str) -> tuple[str, str]:
-    """Says first that the machine was busy, where repeats are far apart or workers alone are faster than ideal."""
-    apart = (curve.measured_max - curve.measured_min) / curve.measured
-    if (apart > _APART).any() or (curve.ceiling > (1 + _APART) * curve.ideal).any():
-        words = N_("Busy machine, measure again: repeats differ by up to {apart:.0%}. {title}")
-        title = _(words, apart=apart.max(), title=title)
-    return title, caption
-
-
 def _largest(curve: pandas.DataFrame) -> Any:
     """The row of the most workers that has a measurement and a baseline; None without."""
     known = curve[curve.measured.notna() & curve.baseline.notna()]
@@ -222,7 +216,7 @@ def _repeated(curve: pandas.DataFrame) -> str:
     return ngettext("One repeat, no range.", "Medians and ranges of {repeats} repeats.", most, repeats=many)
 
 
-def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
+def _efficiency(ax: Axes, curve: pandas.DataFrame) -> tuple[str, str]:
     highest = 1.0
     for x, row in enumerate(curve.itertuples(index=False)):
         if not np.isfinite(row.efficiency):
@@ -241,7 +235,7 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
     order = [name for name in reversed(("measured", *GAPS[2:], "ceiling", *GAPS[:2])) if name in first]  # as stacked
     place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False, "fontsize": 9}
     ax.legend([first[name] for name in order], [_(name) for name in order], **place)
-    canvas.headline(ax, *_with_doubt(curve, *_efficiency_words(curve)))
+    return _efficiency_words(curve)
 
 
 def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
@@ -284,11 +278,10 @@ def _failed(ax: Axes, x: int, words: str) -> None:
 
 _PART_SHOWN, _SEEN = 0.075, 0.005  # of the longest bar: what is shorter holds no number, and can't be seen
 NOTHING = N_("no all-reduce of gradients was noted: it takes two workers, and records of steps")
-_OPACITY = {"compute": 0.35, "waiting": 1.0, "all_reduce": 1.0}
-_IN_A_LANE = {
-    "compute": N_("until its gradients are there"),
-    "waiting": N_("waiting for the last worker"),
-    "all_reduce": N_("reducing"),
+_IN_A_LANE = {  # opacity and meaning
+    "compute": (0.35, N_("until its gradients are there")),
+    "waiting": (1.0, N_("waiting for the last worker")),
+    "all_reduce": (1.0, N_("reducing")),
 }
 
 
@@ -318,8 +311,16 @@ def step_time(run: Recorded | Study, ax: Axes | None = None) -> Axes:
     ax.set(xlabel=_("ms a step"), xlim=(0, 1.14 * longest))
     seen = [part for part in PARTS if table[part].max() > _SEEN * longest]
     canvas.legend_below(ax, [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in seen], ncols=5)
-    title, caption = _parts_words(table)
-    canvas.headline(ax, title, f"{caption} {_('A row: workers × examples each.')}" if of_study else caption)  # noqa: RUF001
+    row = table.loc[table.sum(axis=1).idxmax()]
+    biggest = str(row.idxmax())
+    words = N_("The biggest part of a step is {part}: {most} of {whole} ms ({longest})")
+    numbers = {"most": three(row[biggest]), "whole": three(longest), "longest": row.name}
+    caption = [
+        _("Medians of each part over the steps after the first; at the end of a bar, their sum."),
+        _("What is sent while it computes counts as computing."),
+        *([_("A row: workers × examples each.")] if of_study else []),  # noqa: RUF001
+    ]
+    canvas.headline(ax, _(words, part=_(PART_NAMES[biggest]), **numbers), " ".join(caption))
     return ax
 
 
@@ -337,18 +338,6 @@ def _of_study(study: Any) -> pandas.DataFrame:
     table = points.groupby(["workers", "per_replica_batch"])[list(PARTS)].median() * 1e3
     table.index = [f"{workers}\xa0×\xa0{each}" for workers, each in table.index.to_flat_index()]  # noqa: RUF001
     return table
-
-
-def _parts_words(table: pandas.DataFrame) -> tuple[str, str]:
-    """Names the biggest part of the bar that takes longest."""
-    longest = table.sum(axis=1).idxmax()
-    row = table.loc[longest]
-    biggest = str(row.idxmax())
-    most, whole = three(row[biggest]), three(row.sum())
-    words = N_("The biggest part of a step is {part}: {most} of {whole} ms ({longest})")
-    title = _(words, part=_(PART_NAMES[biggest]), most=most, whole=whole, longest=longest)
-    caption = _("Medians of each part over the steps after the first; at the end of a bar, their sum.")
-    return title, f"{caption} {_('What is sent while it computes counts as computing.')}"
 
 
 # ---- all-reduces beside the backward pass
@@ -373,7 +362,7 @@ def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None =
         ValueError: no run, as many labels as runs are needed, or a step that is not there.
     """
     names = canvas.names_of(labels, len(runs))
-    tables = _chosen([_of_worker_0(run) for run in runs], step)
+    tables = _chosen(runs, step)
     lanes = [max(1, len(table)) for table in tables]
     high = 0.6 + sum(0.75 + 0.33 * lane for lane in lanes)
     places = canvas.axes(ax, tuple(lane + 1.4 for lane in lanes), (7.0, high))
@@ -381,31 +370,32 @@ def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None =
     for place, table, name in zip(places, tables, names, strict=False):
         if table.empty:
             canvas.only_text(place, NOTHING)
-        else:
-            _draw_lanes(place, table)
-            place.set_xlim(0, 1.04e3 * longest)
-            title, caption = _overlap_words(table)
-            named = len(runs) > 1 or labels
-            canvas.headline(place, _("{name}: {words}", name=name, words=title) if named else title, caption)
-    places[min(len(places), len(tables)) - 1].set_xlabel(_("ms since the step before ended"))
+            continue
+        for lane, row in enumerate(table.itertuples()):
+            lengths = 1e3 * np.diff([0.0, row.begin, row.waited, row.end])
+            blocks = [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)]
+            canvas.row_of_blocks(place, lane, blocks)
+            place.patches[-3].set_alpha(_IN_A_LANE["compute"][0])
+        place.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(place), lw=1.2, ls=(0, (4, 2)))
+        canvas.name_rows(place, [bytes_of(size) for size in table.bytes], 0.1)
+        place.tick_params(axis="y", labelsize=9)
+        place.set_xlim(0, 1.04e3 * longest)
+        title, caption = _overlap_words(table)
+        named = len(runs) > 1 or labels
+        canvas.headline(place, _("{name}: {words}", name=name, words=title) if named else title, caption)
+    places[-1].set_xlabel(_("ms since the step before ended"))
     if longest:
-        patches = [
-            Patch(color=PART_COLORS[part], alpha=_OPACITY[part], label=_(words)) for part, words in _IN_A_LANE.items()
-        ]
+        kinds = [(PART_COLORS[part], opacity, _(words)) for part, (opacity, words) in _IN_A_LANE.items()]
+        patches = [Patch(color=color, alpha=opacity, label=words) for color, opacity, words in kinds]
         canvas.legend_below(places[0], patches)
     return places[0]
 
 
-def _of_worker_0(run: Any) -> pandas.DataFrame:
-    """Its all-reduces in all steps."""
-    if run.folder is None:  # an error from before anything started
-        return pandas.DataFrame()
-    table = step_reductions(run)
-    return table[table.worker == 0]
-
-
-def _chosen(tables: list[pandas.DataFrame], step: int | None) -> list[pandas.DataFrame]:
-    """The all-reduces of one step, the same for all runs: another step may hold another part of the training."""
+def _chosen(runs: Sequence[Recorded], step: int | None) -> list[pandas.DataFrame]:
+    """Worker 0's all-reduces in one step, the same for all runs: another may hold another part of the training."""
+    # Without a folder: an error from before anything started.
+    every = [pandas.DataFrame() if run.folder is None else step_reductions(run) for run in runs]
+    tables = [table[table.worker == 0] if len(table) else table for table in every]
     full = [table for table in tables if len(table)]
     if not full:
         return tables
@@ -417,18 +407,6 @@ def _chosen(tables: list[pandas.DataFrame], step: int | None) -> list[pandas.Dat
             words = N_("step={step}: this run has all-reduces of the steps {first} to {last}")
             raise ValueError(_(words, step=step, first=table.step.min(), last=table.step.max()))
     return [table[table.step == step].sort_values("begin") if len(table) else table for table in tables]
-
-
-def _draw_lanes(ax: Axes, table: pandas.DataFrame) -> None:
-    for lane, row in enumerate(table.itertuples()):
-        ends = np.array([row.begin, row.waited, row.end]) * 1e3
-        lengths = np.diff(ends, prepend=0.0)
-        blocks = [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)]
-        canvas.row_of_blocks(ax, lane, blocks)
-        ax.patches[-3].set_alpha(_OPACITY["compute"])
-    ax.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(ax), lw=1.2, ls=(0, (4, 2)))
-    canvas.name_rows(ax, [bytes_of(size) for size in table.bytes], 0.1)
-    ax.tick_params(axis="y", labelsize=9)
 
 
 def _overlap_words(table: pandas.DataFrame) -> tuple[str, str]:

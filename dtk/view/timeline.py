@@ -4,11 +4,12 @@ was started again, which steps were kept, which were lost, which were computed t
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import textwrap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas
@@ -17,7 +18,7 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from dtk.language import N_, _, columns, ngettext, three
-from dtk.records import RunFolder
+from dtk.records import RunFolder, WorkerFolder
 from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, of_kind
 from dtk.records.tables import Recorded, evaluations
 from dtk.scaling import timing
@@ -33,51 +34,42 @@ _COLUMNS = 75  # of a lane, where it has more steps than that
 _LONG = 170  # letters of a headline
 _SILENT = 2.0  # seconds without a step before the end that are no pause
 
-# How what is no step is drawn, in the ink of the page: (opacity, hatch).
-_PHASES = {"start": (0.07, ""), "build": (0.17, ""), "silence": (0.0, "//////")}
-_MEANING = {
-    "start": N_("start of the process"),
-    "build": N_("build: until the first step's end"),
-    "silence": N_("nothing more came"),
+_PHASES = {  # what is no step: how it is drawn in the ink of the page, opacity and hatch, and what it means
+    "start": (0.07, "", N_("start of the process")),
+    "build": (0.17, "", N_("build: until the first step's end")),
+    "silence": (0.0, "//////", N_("nothing more came")),
 }
 
 
-class _Lane(NamedTuple):
+class _Lane:
     """One member's times in seconds since the call of `dtk.run`.
 
-    running: its function was called. ended: it finished or failed; NaN where it did neither. steps: by number, with
-    begin, end, loss and examples of its replicas. parts: rows of `timing.step_spans`. evaluations: an evaluator's, as
-    in `Run.evaluations`; None for a worker. since, until: of the cluster that this lane belongs to. faults: when each
-    came, and its kind.
+    since, until: of the cluster that this lane belongs to. running: its function was called. built: its first step
+    ended. ended: it finished or failed. last: the last that is known of it. NaN where something did not come. silent:
+    whether the run went on for long after the last. steps: by number, with begin, end, loss and examples of its
+    replicas. parts: rows of `timing.step_spans`. evaluations: an evaluator's, as in `Run.evaluations`; None for a
+    worker. faults: when each came, and its kind.
     """
 
-    name: str
-    worker: int
-    running: float
-    ended: float
-    failed: bool
-    steps: pandas.DataFrame
-    parts: pandas.DataFrame
-    evaluations: pandas.DataFrame | None
-    since: float
-    until: float
-    faults: list[tuple[float, str]]
-
-    @property
-    def built(self) -> float:
-        """Its first step ended; NaN without one."""
-        return float(self.steps.end.iloc[0]) if len(self.steps) else float("nan")
-
-    @property
-    def last(self) -> float:
-        """The last that is known of the member."""
-        table = self.parts if self.evaluations is None else self.evaluations.rename(columns={"ended": "end"})
-        return float(np.nanmax([self.running, self.built, self.ended, *table.end.to_numpy()[-1:]]))
-
-    @property
-    def silent(self) -> bool:
-        """Whether the run went on for long after that."""
-        return not np.isfinite(self.ended) and self.until - self.last > _SILENT
+    def __init__(
+        self, member: WorkerFolder, steps: pandas.DataFrame, parts: pandas.DataFrame, first: bool, until: float
+    ):
+        """steps, parts: of all workers. first: it begins with the call of `dtk.run`; later starts with the process."""
+        events = member.events
+        at = {event.state: event.at for event in reversed(events)}  # the first of each
+        self.worker, self.name = member.worker, called(member.name, member.worker)
+        self.running = at.get(Running.state, at.get(Starting.state, 0.0))
+        self.ended = at.get(Finished.state, at.get(Failed.state, float("nan")))
+        self.failed = Failed.state in at
+        self.steps = steps[steps.index == self.worker].set_index("step")
+        self.parts = parts[parts.worker == self.worker]
+        self.evaluations = evaluations(events) if member.name == "evaluator" else None
+        self.since, self.until = 0.0 if first else at.get(Starting.state, self.running), until
+        self.faults = [(event.at, event.kind) for event in of_kind(events, FaultCame)]
+        self.built = float(self.steps.end.iloc[0]) if len(self.steps) else float("nan")
+        ends = self.parts.end if self.evaluations is None else self.evaluations.ended
+        self.last = float(np.nanmax([self.running, self.built, self.ended, *ends[-1:]]))
+        self.silent = not np.isfinite(self.ended) and until - self.last > _SILENT
 
 
 def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
@@ -94,11 +86,11 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     Returns:
         The upper Axes.
     """
-    attempts = _attempts(run)
-    lanes, every = attempts[-1], [lane for attempt in attempts for lane in attempt]
+    attempts = [] if run.folder is None else _attempts(run.folder)
+    every = [lane for attempt in attempts for lane in attempt]
     if not any(np.isfinite(lane.built) or lane.running > 0 for lane in every):
         return only_text(ax, NO_RECORDS)
-    times = within_epochs(timing.step_times(run.folder.own_records))
+    lanes, times = attempts[-1], within_epochs(timing.step_times(run.folder.own_records))
     workers = [lane for lane in lanes if lane.evaluations is None]
     chosen = typical_steps(times, _ZOOMED) if all(np.isfinite(lane.built) for lane in workers) else []
     zoom = ax is None and bool(chosen)
@@ -107,8 +99,9 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     whole = max(lane.until if lane.silent else lane.last for lane in every)
     for lane in every:
         _draw(top, lane)
-    _dress(top, lanes, (0.0, whole * 1.02))
-    top.set_xlabel(_("seconds since the call of dtk.run"))
+    below_evaluations = 0.0 if len(workers) == len(lanes) else 0.4  # for their labels
+    name_rows(top, [lane.name for lane in lanes], 0.1, below=below_evaluations)
+    top.set(xlim=(0.0, whole * 1.02), xlabel=_("seconds since the call of dtk.run"))
     title, caption = _words(run, lanes, times, whole)
     if len(attempts) > 1:
         title = _("{count} attempts; the run took {seconds:.1f} s", count=len(attempts), seconds=whole)
@@ -119,44 +112,26 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
         note(top, _("attempt {number}", number=number), (at, -0.48), (3, 0), fontsize=_LABEL_POINTS)
     for lower in below:
         _enlarge(lower, workers, times, chosen)
-    _legend(top, every)
+    seen = {part for lane in every for part in lane.parts.part}
+    patches = [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in PARTS if part in seen]
+    phases = [phase for phase in _PHASES if phase != "silence" or any(lane.silent for lane in every)]
+    patches += [Patch(label=_(_PHASES[phase][2]), **_style_of(top, phase)) for phase in phases]
+    legend_below(top, patches, ncols=4, fontsize=8.5)
     for lane in every:
         _label_evaluations(top, lane)
     return top
 
 
-def _attempts(run: Recorded) -> list[list[_Lane]]:
+def _attempts(folder: RunFolder) -> list[list[_Lane]]:
     """The lanes of each start of the cluster; one without restarts."""
-    folders = [] if run.folder is None else [*run.folder.earlier, run.folder]
-    ends = {attempt.number: attempt.ended for attempt in run.folder.attempts} if folders else {}
-    return [_lanes(folder, k == 0, ends.get(k + 1, 0.0)) for k, folder in enumerate(folders)] or [[]]
-
-
-def _lanes(folder: RunFolder, first: bool, until: float) -> list[_Lane]:
-    """first: its lanes begin with the call of `dtk.run`; those of further starts with the member's process."""
+    ends = {attempt.number: attempt.ended for attempt in folder.attempts}
     how: Any = {"begin": ("started", "min"), "end": ("ended", "max"), "loss": ("loss", "sum")}
-    steps = folder.own_records.groupby(["worker", "step"]).agg(**how, examples=("examples", "sum")).reset_index("step")
-    parts = timing.step_spans(folder)
-    lanes = []
-    for member in folder.members:
-        worker, events = member.worker, member.events
-        at = {event.state: event.at for event in reversed(events)}  # the first of each
-        begun = at.get(Running.state, at.get(Starting.state, 0.0))
-        lane = _Lane(
-            name=called(member.name, worker),
-            worker=worker,
-            running=begun,
-            ended=at.get(Finished.state, at.get(Failed.state, float("nan"))),
-            failed=Failed.state in at,
-            steps=steps[steps.index == worker].set_index("step"),
-            parts=parts[parts.worker == worker],
-            evaluations=evaluations(events) if worker == folder.workers else None,
-            since=0.0 if first else at.get(Starting.state, begun),
-            until=until,
-            faults=[(event.at, event.kind) for event in of_kind(events, FaultCame)],
-        )
-        lanes.append(lane)
-    return lanes
+    found = []
+    for number, each in enumerate((*folder.earlier, folder), 1):
+        steps = each.own_records.groupby(["worker", "step"]).agg(**how, examples=("examples", "sum"))
+        facts = steps.reset_index("step"), timing.step_spans(each), number == 1, ends.get(number, 0.0)
+        found.append([_Lane(member, *facts) for member in each.members])
+    return found
 
 
 def _draw(ax: Axes, lane: _Lane, span: tuple[float, float] | None = None) -> None:
@@ -191,7 +166,7 @@ def _block(ax: Axes, lane: _Lane, phase: str, begin: float, end: float) -> None:
 
 
 def _style_of(ax: Axes, phase: str) -> dict[str, Any]:
-    alpha, hatch = _PHASES[phase]
+    alpha, hatch, _meaning = _PHASES[phase]
     return {"facecolor": (ink(ax), alpha), "edgecolor": (ink(ax), 0.6 if hatch else 0.0), "hatch": hatch, "lw": 0}
 
 
@@ -221,20 +196,15 @@ def _stacked(ax: Axes, lane: _Lane, span: tuple[float, float] | None) -> None:
         low = high
 
 
-def _dress(ax: Axes, lanes: list[_Lane], xlim: tuple[float, float]) -> None:
-    evaluated = any(lane.evaluations is not None for lane in lanes)
-    name_rows(ax, [lane.name for lane in lanes], 0.1, below=0.4 if evaluated else 0.0)  # for evaluations' labels
-    ax.set_xlim(xlim)
-    ax.spines[["top", "right"]].set_visible(False)
-
-
 def _enlarge(ax: Axes, lanes: list[_Lane], times: pandas.DataFrame, chosen: list[int]) -> None:
     """A few steps, in milliseconds."""
     table = times[times.step.isin(chosen)]
     left, right = float(table.started.min()), float(table.ended.max())
     for lane in lanes:
         _draw(ax, lane, (left, right))
-    _dress(ax, lanes, (left, right))
+    name_rows(ax, [lane.name for lane in lanes], 0.1)
+    ax.set_xlim(left, right)
+    ax.spines[["top", "right"]].set_visible(False)
     ticks = ax.xaxis.get_major_locator().tick_values(0, (right - left) * 1e3)
     ticks = [tick for tick in ticks if 0 <= tick <= (right - left) * 1e3]
     ax.set_xticks([left + tick / 1e3 for tick in ticks], [three(tick) for tick in ticks])
@@ -298,14 +268,6 @@ def _label_evaluations(ax: Axes, lane: _Lane) -> None:
             free = at - half - letter
 
 
-def _legend(ax: Axes, lanes: list[_Lane]) -> None:
-    seen = {part for lane in lanes for part in lane.parts.part}
-    patches = [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in PARTS if part in seen]
-    phases = [phase for phase in _PHASES if phase != "silence" or any(lane.silent for lane in lanes)]
-    patches += [Patch(label=_(_MEANING[phase]), **_style_of(ax, phase)) for phase in phases]
-    legend_below(ax, patches, ncols=4, fontsize=8.5)
-
-
 # ---- the same for a viewer of traces
 
 
@@ -315,7 +277,7 @@ def trace(run: Recorded, path: Path) -> Path:
     Source: Chrome's trace event format, complete events ("X") and instants ("i"), in microseconds.
     """
     found: list[dict[str, Any]] = []
-    for lane in (lane for attempt in _attempts(run) for lane in attempt):
+    for lane in itertools.chain(*_attempts(run.folder)):
 
         def add(name: str, begin: float, end: float | None = None, pid: int = lane.worker, **args: Any) -> None:
             at = round(begin * 1e6)  # both ends are rounded: parts stay within their step
@@ -370,7 +332,11 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
         for kind, part in mine.groupby("kind"):
             bars = [(first - 0.5, end - first + 1) for first, end in spans(part.step.tolist())]
             ax.broken_barh(bars, (row - _HIGH / 2, _HIGH), gid=kind, **_style(ax, kind))
-        _reason(ax, row, said.get(row + 1))
+        if failed := said.get(row + 1):  # what ended the attempt stands beneath its bar
+            first, *more = wrapped(re.split("; |；", failed)[0], _WIDE)  # noqa: RUF001
+            ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a dashed line would cross the words
+            place: dict[str, Any] = {"va": "top", "fontsize": 8.5, "gid": "reason", "bbox": ground}
+            note(ax, f"{first} …" if more else first, (0.5, row + _HIGH / 2), (3, -4), **place)
         if row and len(mine):
             at = int(mine.step.min()) - 0.5
             ax.plot([at, at], [row - 1 - _HIGH / 2, row + _HIGH / 2], color=ink(ax), lw=1.2, ls=(0, (2, 2)), gid="from")
@@ -386,16 +352,6 @@ def _style(ax: Axes, kind: str) -> dict[str, Any]:
     if kind == "lost":
         return {"facecolor": "none", "edgecolor": ink(ax), "hatch": "//////", "lw": 0.8, "alpha": 0.55}
     return {"facecolor": CURVE_COLORS[2 if kind == "again" else 0], "edgecolor": "none", "lw": 0.0}
-
-
-def _reason(ax: Axes, row: int, failed: str | None) -> None:
-    """What ended the attempt, beneath its bar; nothing for one that finished."""
-    if failed is None:
-        return
-    first, *more = wrapped(re.split("; |；", failed)[0], _WIDE)  # noqa: RUF001
-    words = f"{first} …" if more else first
-    ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a dashed line would cross the words
-    note(ax, words, (0.5, row + _HIGH / 2), (3, -4), va="top", fontsize=8.5, gid="reason", bbox=ground)
 
 
 def _restarts_words(table: pandas.DataFrame) -> tuple[str, str]:

@@ -61,25 +61,6 @@ def what_if(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int = 2
     return _draw(job, cluster or Cluster(), workers, ax)
 
 
-def _headline(table: pandas.DataFrame, workers: int) -> str:
-    """What is predicted for the number of workers that was asked for, and what limits it."""
-    row = table[table.workers == workers].iloc[0]
-    words = ngettext(
-        "{count} worker: {rate} examples/s, {percent:.0f} % of the ideal",
-        "{count} workers: {rate} examples/s, {percent:.0f} % of the ideal",
-        workers,
-        count=f"{workers:,}",
-        rate=three(row.throughput),
-        percent=100 * row.efficiency,
-    )
-    if row.slowed_by != "compute":
-        words = _("{words}; the limit is {limit}", words=words, limit=_(_LOST_BY.get(row.slowed_by, row.slowed_by)))
-    if row.limit == "batch too large":
-        more = N_("{words}; batch too large, an example is worth {percent:.0f} %")
-        words = _(more, words=words, percent=100 * row.useful)
-    return words
-
-
 def predictions(job: Job, cluster: Cluster, workers: int) -> pandas.DataFrame:
     """Return predictions for workers spread evenly over the logarithmic axis, and for the number asked for."""
     check_count("workers", workers)
@@ -87,11 +68,11 @@ def predictions(job: Job, cluster: Cluster, workers: int) -> pandas.DataFrame:
     return predict(job, cluster, sorted({*map(int, spread), workers}))
 
 
-def _runs(table: pandas.DataFrame) -> Iterator[tuple[int, int, str]]:
-    """Rows in a row with one limit of their examples/s: first, last, limit."""
-    for limit, rows in itertools.groupby(range(len(table)), key=lambda row: table.slowed_by[row]):
-        found = list(rows)
-        yield found[0], found[-1], limit
+def _by_limit(table: pandas.DataFrame) -> Iterator[tuple[str, pandas.DataFrame]]:
+    """Stretches with one limit of their examples/s, each to the first point of the next, so that a line has no gap."""
+    for limit, rows in itertools.groupby(table.index, key=lambda row: table.slowed_by[row]):
+        first, *more = rows
+        yield limit, table.iloc[first : first + len(more) + 2]
 
 
 def _draw(job: Job, cluster: Cluster, workers: int, ax: Axes | None = None, shown: bool = True) -> Axes:
@@ -100,8 +81,7 @@ def _draw(job: Job, cluster: Cluster, workers: int, ax: Axes | None = None, show
     grid = axes(ax, heights, size, shown)
     top, *below = grid
     top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label=_("ideal"))
-    for first, last, limit in _runs(table):
-        part = table.iloc[first : last + 2]  # to the first point of the next colour, so that the line has no gap
+    for limit, part in _by_limit(table):
         top.plot(part.workers, part.throughput, color=LIMIT_COLORS[limit], lw=2.6, label=_(limit))
     row = table[table.workers == workers].iloc[0]
     top.plot([workers], [row.throughput], "o", ms=8, mfc="none", mec=ink(top), mew=1.4)
@@ -119,15 +99,14 @@ def _draw(job: Job, cluster: Cluster, workers: int, ax: Axes | None = None, show
     grid[-1].xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}" if value >= 1 else "")
     top.yaxis.set_major_formatter(lambda value, place: three(value))
     legend_below(top, ncols=7)
-    headline(top, *_words(table, job, cluster, workers))
+    headline(top, *_words(row, job, cluster))
     return top
 
 
 def _efficiency(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
     """The share of the ideal."""
     ax.axhline(100, color=ink(ax), lw=1.2, ls=(0, (4, 2)))
-    for first, last, limit in _runs(table):
-        part = table.iloc[first : last + 2]
+    for limit, part in _by_limit(table):
         ax.fill_between(part.workers, 0, 100 * part.efficiency, color=LIMIT_COLORS[limit], alpha=0.8, lw=0)
     ax.set(ylim=(0, 106), yticks=range(0, 101, 25), ylabel=_("% of the ideal"))
 
@@ -146,15 +125,28 @@ def _worth(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
     ax.set(ylim=(0, 106), yticks=range(0, 101, 50), ylabel=_("worth of an\nexample, %"))
 
 
-def _words(table: pandas.DataFrame, job: Job, cluster: Cluster, workers: int) -> tuple[str, str]:
-    total = sum(job.buckets) / 1e6
-    batch = _("{batch} examples a replica", batch=f"{job.batch:g}")
-    numbers = {"size": three(total), "overlap": 100 * job.overlap, "spread": 100 * job.spread}
+def _words(row: Any, job: Job, cluster: Cluster) -> tuple[str, str]:
+    """What is predicted for the number of workers that was asked for, and what limits it; and the setting."""
+    batch, size = _("{batch} examples a replica", batch=f"{job.batch:g}"), three(sum(job.buckets) / 1e6)
+    numbers = {"size": size, "overlap": 100 * job.overlap, "spread": 100 * job.spread}
     setting = _(_SETTING, batch=batch, link=cluster.link, algorithm=_(_ALGORITHMS[cluster.algorithm]), **numbers)
     caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), _(_COLOUR)]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
-    return _headline(table, workers).replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
+    title = ngettext(
+        "{count} worker: {rate} examples/s, {percent:.0f} % of the ideal",
+        "{count} workers: {rate} examples/s, {percent:.0f} % of the ideal",
+        row.workers,
+        count=f"{row.workers:,}",
+        rate=three(row.throughput),
+        percent=100 * row.efficiency,
+    )
+    if row.slowed_by != "compute":
+        title = _("{words}; the limit is {limit}", words=title, limit=_(_LOST_BY.get(row.slowed_by, row.slowed_by)))
+    if row.limit == "batch too large":
+        more = N_("{words}; batch too large, an example is worth {percent:.0f} %")
+        title = _(more, words=title, percent=100 * row.useful)
+    return title.replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
 
 
 # ---- the lab
@@ -178,22 +170,6 @@ def what_if_lab(workers: int = 256) -> Lab | Axes:
     import ipywidgets
 
     check_count("workers", workers)
-    controls = _controls(workers)
-    every = list(controls.values())
-    halves = [ipywidgets.VBox(every[:4]), ipywidgets.VBox(every[4:])]
-    return Lab("what if", controls, _shown, [ipywidgets.HBox(halves, layout={"flex_flow": "row wrap"})])
-
-
-def _shown(workers: int, megabytes: float, link: str, algorithm: str, **given: Any) -> tuple[str, Axes]:
-    """The lab's figure, by the values of its controls, which says all that there is to say."""
-    job = replace(EXAMPLE, gradient_bytes=1e6 * megabytes, **given)
-    return "", _draw(job, Cluster(LINKS[link], algorithm), workers, shown=False)
-
-
-def _controls(workers: int) -> dict[str, Any]:
-    """The lab's, by name."""
-    import ipywidgets
-
     style, wide = {"description_width": "8.5em"}, ipywidgets.Layout(width="26em")
 
     def slider(name: str, value: float, some: Sequence[float], form: str = ",g") -> Any:
@@ -207,7 +183,7 @@ def _controls(workers: int) -> dict[str, Any]:
     powers, sizes = [2**power for power in range(14)], [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000]
     links = [(str(link), name) for name, link in LINKS.items()]
     kinds = [(_(_ALGORITHMS[name]), name) for name in ALGORITHMS]
-    return {
+    controls = {
         "workers": slider(_("workers"), workers, [*powers, BIGGEST_CLUSTER]),
         "batch": slider(_("per-replica batch"), EXAMPLE.batch, powers[:11]),
         "megabytes": slider(_("gradients, MB"), sum(EXAMPLE.buckets) / 1e6, sizes),
@@ -216,3 +192,12 @@ def _controls(workers: int) -> dict[str, Any]:
         "algorithm": menu(_("all-reduce"), "ring", kinds),
         "overlap": slider(_("overlap"), EXAMPLE.overlap, [k / 20 for k in range(21)], ".0%"),
     }
+    every = list(controls.values())
+    halves = [ipywidgets.VBox(every[:4]), ipywidgets.VBox(every[4:])]
+    return Lab("what if", controls, _shown, [ipywidgets.HBox(halves, layout={"flex_flow": "row wrap"})])
+
+
+def _shown(workers: int, megabytes: float, link: str, algorithm: str, **given: Any) -> tuple[str, Axes]:
+    """The lab's figure, by the values of its controls, which says all that there is to say."""
+    job = replace(EXAMPLE, gradient_bytes=1e6 * megabytes, **given)
+    return "", _draw(job, Cluster(LINKS[link], algorithm), workers, shown=False)
