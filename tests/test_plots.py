@@ -216,6 +216,9 @@ def test_a_picture_for_someone_who_looks_is_light_or_dark_as_the_page_is(pair, m
     assert "<td>worker 1</td><td>30</td>" in pair[0]._repr_html_()
     figure.set_facecolor("#222222")  # of a style of one's own
     assert b"prefers-color-scheme" not in picture(figure)
+    said = re.findall(r'title="(.*?)"', plots.loss_scaling(pair[0]).figure._repr_html_(), re.DOTALL)
+    assert said[0].startswith("replica 0\nstep 1\nloss ")
+    assert len(said) == 2 * len({each.step for each in pair[0].folder.worker(0).records})
 
 
 def test_curves_on_new_axes_have_no_workers_colours():

@@ -260,6 +260,7 @@ def _without_keras3() -> contextlib.AbstractContextManager[Any]:
     """
     if is_native():
         return contextlib.nullcontext()
+
     def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise ClusterConfigError(
             f"model_fn uses Keras 3 ({type(self).__name__}), whose updates an Estimator never runs; take layers from "

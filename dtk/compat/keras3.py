@@ -234,9 +234,7 @@ def _decide_together(original: Any, self: Any, grads: Any) -> Any:
     return tf.equal(infinite, 0.0)
 
 
-@_corrects(
-    "sums of an empty batch", lambda source: "d is None or d > 1" in source, ("backend.tensorflow.numpy", "add")
-)
+@_corrects("sums of an empty batch", lambda source: "d is None or d > 1" in source, ("backend.tensorflow.numpy", "add"))
 def _add_empty_batches(original: Any, x1: Any, x2: Any) -> Any:
     """The last batch of an epoch may leave a worker no example, which `keras.ops.add` takes for a bias.
 

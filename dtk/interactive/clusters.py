@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import json
 import pickle
 import time
@@ -105,6 +106,19 @@ class Cluster:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
         return f"<Cluster workers={self.workers} cells={len(self._session.cells)} {state}>"
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook that someone looks at: what each worker does, and where its log is."""
+        if environment.live_mode() != "widgets":
+            return None
+        import pandas as pd
+
+        rows = []
+        for peer in self._session.peers:
+            does = self._session.cells[peer.running - 1].name if peer.running else _("waits for a cell")
+            rows.append((peer.name, _("ended") if peer.lost is not None else does))
+        table = pd.DataFrame(rows, columns=[repr(self)[1:-1], ""]).to_html(index=False)
+        return f"{table}<p><code>{html.escape(str(self._session.started.folder.path))}</code></p>"
 
     def __enter__(self) -> Cluster:
         return self

@@ -7,11 +7,12 @@ from __future__ import annotations
 import base64
 import functools
 import html
+import itertools
 import re
 import textwrap
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +24,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.patches import StepPatch
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FixedLocator, MaxNLocator
+from matplotlib.transforms import Bbox
 
 from dtk.environment import in_notebook, live_mode
 from dtk.language import ENGLISH, N_, _, columns, language, three
@@ -46,7 +49,7 @@ class Described(Figure):
         super().draw(renderer)
 
     def _repr_html_(self) -> str | None:
-        """In a notebook that someone looks at, beside the PNG: a picture that follows the page's theme."""
+        """In a notebook that someone looks at, beside the PNG: a picture that follows the page's theme, with values."""
         return image(self) if live_mode() == "widgets" else None
 
 
@@ -107,7 +110,7 @@ _THEMES = (
 
 
 def image(figure: Figure, style: str = "") -> str:
-    """Return the figure as HTML, with what it says for those who see none.
+    """Return the figure as HTML, with what it says for those who see none, and numbers where the mouse points.
 
     It is light or dark as the page's `color-scheme` is, such as JupyterLab's. A figure of another style than
     matplotlib's, whose ground is not white, keeps its colours.
@@ -121,7 +124,35 @@ def image(figure: Figure, style: str = "") -> str:
         drawn = drawn.replace(">", f">{_THEMES}", 1).replace("<svg", '<svg class="dtk"', 1)
     source = f"data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}"
     shown = f'<img alt="{html.escape(label)}" style="display:block;width:100%" src="{source}">'
-    return f'<figure style="display:inline-block;margin:1em 0;{style}">{shown}</figure>\n'
+    seen = Bbox(np.multiply(box.get_points(), figure.dpi))  # px
+    for ax, corners, artist, values in itertools.islice(_pointed_at(figure), _MOST_PLACES):
+        area = Bbox.intersection(Bbox([corners.min, corners.max]), ax.bbox)
+        if area is not None and min(area.size) >= 1:
+            at = f"left:{(area.x0 - seen.x0) / seen.width:.2%};top:{(seen.y1 - area.y1) / seen.height:.2%}"
+            size = f"width:{area.width / seen.width:.2%};height:{area.height / seen.height:.2%}"
+            numbers = f"{ax.get_xlabel()} {values[0]:,.6g}", f"{ax.get_ylabel()} {values[1]:,.6g}"
+            said = "\n".join(each for each in (str(artist.get_label()), *numbers) if each[:1] != "_")
+            shown += f'<span style="position:absolute;{at};{size}" title="{html.escape(said)}"></span>'
+    return f'<figure style="position:relative;display:inline-block;margin:1em 0;{style}">{shown}</figure>\n'
+
+
+_MOST_PLACES = 400  # of a figure, that say their numbers
+_NEAR = 5.0  # px around a point
+
+
+def _pointed_at(figure: Figure) -> Iterator[tuple[Axes, Bbox, Any, tuple[float, float]]]:
+    """Parts of stairs and points of lines: their axes, where (px), what has their label, and their numbers, x and y."""
+    for ax in figure.axes:
+        for stairs in (each for each in ax.patches if isinstance(each, StepPatch)):
+            tops, edges, bottoms = stairs.get_data()
+            for top, bottom, *ends in zip(tops, np.broadcast_to(bottoms, len(tops)), edges, edges[1:], strict=False):
+                area = Bbox(ax.transData.transform([(ends[0], bottom), (ends[1], top)]))
+                yield ax, area, stairs, (np.mean(ends), top - bottom)
+        for line in (each for each in ax.lines if each.get_transform() == ax.transData):
+            points = np.asarray(line.get_xydata(), float)
+            for point in points if len(points) > 2 else ():
+                at = ax.transData.transform(point)
+                yield ax, Bbox([at - _NEAR, at + _NEAR]), line, tuple(point)
 
 
 def ink(ax: Axes) -> Any:
