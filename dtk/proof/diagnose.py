@@ -16,24 +16,11 @@ import numpy as np
 
 from dtk.errors import DtkError, VerificationError
 from dtk.language import _
-from dtk.proof.bisection import (
-    look_at_between,
-    look_at_divisor,
-    look_at_factor,
-    look_at_parting,
-    look_at_scope,
-    look_at_settings,
-    look_at_shape,
-    look_at_untrained,
-    look_at_update,
-    unknown,
-)
+from dtk.proof import bisection, examples, ratios
 from dtk.proof.case import Case, Diagnosis, by_targets, found
 from dtk.proof.evidence import Evidence, collect
-from dtk.proof.examples import look_at_counts, look_at_examples, look_at_shards
 from dtk.proof.following import Following, can_be_followed, on_its_own
 from dtk.proof.following import followed as follow
-from dtk.proof.ratios import look_at_finite, look_at_first_loss, look_at_shares
 from dtk.proof.verify import name_of, prove, stood_still
 from dtk.records import facts
 from dtk.records.events import Training
@@ -82,7 +69,7 @@ def _explain(
 ) -> Diagnosis:
     if failed.reason in ("not decidable", "not followed", "states"):
         known = failed.reason == "not followed" and Case(collect(run, name_of(run)), None, failed, followed)
-        return (known and look_at_scope(known)) or Diagnosis("unknown", str(failed))
+        return (known and bisection.look_at_scope(known)) or Diagnosis("unknown", str(failed))
     if failed.reason == "not reproducible":
         data = facts.operations(run)
         drawn = [*data.python, *data.augments][:3]
@@ -136,7 +123,7 @@ def _first_answer(case: Case, stepwise: Case) -> Diagnosis:
         stepwise = by_targets(case) or case
         then = _BY_STATES if stepwise is case else (*_DATA, *_STEPS)
         looks = [(look, stepwise) for look in then]
-    return next(filter(None, (look(its) for look, its in looks)), None) or unknown(stepwise)
+    return next(filter(None, (look(its) for look, its in looks)), None) or bisection.unknown(stepwise)
 
 
 def _on_one_device(run: Any) -> Evidence | None:
@@ -150,23 +137,30 @@ def _on_one_device(run: Any) -> Evidence | None:
 
 # In this order: workers that don't work together, the data, the start, and only then losses and updates.
 _DATA: tuple[Callable[[Case], Diagnosis | None], ...] = (
-    look_at_scope,
-    look_at_divisor,
-    look_at_parting,
-    look_at_shards,
-    look_at_counts,
+    bisection.look_at_scope,
+    bisection.look_at_divisor,
+    bisection.look_at_parting,
+    examples.look_at_shards,
+    examples.look_at_counts,
     lambda case: found("start", case.failed.what) if case.failed.reason == "variables" else None,
-    look_at_examples,
+    examples.look_at_examples,
 )
 _STEPS: tuple[Callable[[Case], Diagnosis | None], ...] = (
-    look_at_between,
-    look_at_settings,
-    look_at_finite,
-    look_at_shares,
-    look_at_first_loss,
-    look_at_untrained,
-    look_at_factor,
-    look_at_update,
-    look_at_shape,
+    bisection.look_at_between,
+    bisection.look_at_settings,
+    ratios.look_at_finite,
+    ratios.look_at_shares,
+    ratios.look_at_first_loss,
+    bisection.look_at_untrained,
+    bisection.look_at_factor,
+    bisection.look_at_update,
+    bisection.look_at_shape,
 )
-_BY_STATES = (look_at_divisor, look_at_parting, look_at_between, look_at_settings, look_at_untrained, look_at_factor)
+_BY_STATES = (
+    bisection.look_at_divisor,
+    bisection.look_at_parting,
+    bisection.look_at_between,
+    bisection.look_at_settings,
+    bisection.look_at_untrained,
+    bisection.look_at_factor,
+)

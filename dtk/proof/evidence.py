@@ -169,13 +169,10 @@ def _check_steps(run: RunLike, name: str) -> None:
     if fewer != steps:
         worker = by_replica.worker.first()
         what = N_("replica {most} (worker {its}) ran {steps} steps, replica {least} (worker {other}) {fewer}")
-        raise VerificationError(
-            _(what, most=most, its=worker[most], steps=steps, least=least, other=worker[least], fewer=fewer),
-            step=fewer + 1,
-            reason="steps",
-            remedy=_("replicas step together, so give every worker the same data and the same steps_per_epoch"),
-            numbers={"least": fewer, "most": steps},
-        )
+        what = _(what, most=most, its=worker[most], steps=steps, least=least, other=worker[least], fewer=fewer)
+        remedy = _("replicas step together, so give every worker the same data and the same steps_per_epoch")
+        numbers = {"least": fewer, "most": steps}
+        raise VerificationError(what, step=fewer + 1, reason="steps", remedy=remedy, numbers=numbers)
 
 
 # ---- whether all replicas hold the same state
@@ -306,13 +303,10 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> None:
     losses = N_("{whom} {other}, {run} {mine}") if values["other"] != values["mine"] else N_("both near {mine}")
     what = N_("{step}: from the same state, the losses differ: {losses}, relative difference {relative}")
     apart = relative(abs(mine[k] - other[k]) / max(abs(other[k]), FLOAT32))
-    raise VerificationError(
-        _(what, step=ours.at(k + 1), losses=_(losses, **values), relative=apart),
-        step=k + 1,
-        reason="loss",
-        remedy=_("compare what both make of the same examples: the divisor, penalties, what each replica computes"),
-        numbers={"baseline": float(other[k]), "run": float(mine[k])},
-    )
+    what = _(what, step=ours.at(k + 1), losses=_(losses, **values), relative=apart)
+    remedy = _("compare what both make of the same examples: the divisor, penalties, what each replica computes")
+    numbers = {"baseline": float(other[k]), "run": float(mine[k])}
+    raise VerificationError(what, step=k + 1, reason="loss", remedy=remedy, numbers=numbers)
 
 
 def allowed(other: np.ndarray, rtol: np.ndarray | float) -> np.ndarray:

@@ -460,14 +460,12 @@ def _update(ours: Evidence, steps: Steps, replicas: int) -> VerificationError:
     if steps.between:
         what = N_("before {step}, {n} of {all} variables changed differently from {whom}: {parts}")
         remedy = N_("look at callbacks, assignments and learning rates that are set between steps")
-    first = largest[0]
-    return VerificationError(
+    what, reason = (
         _(what, step=ours.at(steps.step), whom=whom(replicas), **said),
-        step=steps.step,
-        reason="between" if steps.between else "update",
-        remedy=_(remedy),
-        numbers={"apart": first.apart, "level": first.level, "longer": first.longer, "along": first.along},
+        "between" if steps.between else "update",
     )
+    numbers = {name: getattr(largest[0], name) for name in ("apart", "level", "longer", "along")}
+    return VerificationError(what, step=steps.step, reason=reason, remedy=_(remedy), numbers=numbers)
 
 
 def _not_followed(replicas: int, error: DtkError) -> VerificationError:

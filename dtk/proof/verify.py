@@ -161,23 +161,17 @@ def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
                 "worker {worker} made other updates ({counts}) than worker 0 ({first}): replicas in sync update "
                 "together"
             )
-            raise VerificationError(
-                _(what, worker=worker, counts=_listed(its), first=_listed(counts[0])),
-                reason="updates",
-                remedy=_("train on every worker alike"),
-                numbers={"worker": worker},
-            )
+            what = _(what, worker=worker, counts=_listed(its), first=_listed(counts[0]))
+            remedy, numbers = _("train on every worker alike"), {"worker": worker}
+            raise VerificationError(what, reason="updates", remedy=remedy, numbers=numbers)
     made, recorded = _sums(said[0][0].optimizers)
     if recorded < made and not (RecordedStates(ours.run.folder).complete and (recorded or not stood_still(ours.run))):
         what = N_("{left} of the {made} updates that the {run} made were not recorded: {missing}")
         each = [one for one in said[0][0].optimizers if one.recorded < one.made]
         missing = [f"{one.name} {one.made - one.recorded}/{one.made} ({', '.join(one.variables)})" for one in each]
-        raise VerificationError(
-            _(what, left=made - recorded, made=made, run=ours.name, missing=_(" and ").join(missing)),
-            reason="updates",
-            remedy=_(MISTAKES["unrecorded"].remedy),
-            numbers={"made": made, "recorded": recorded},
-        )
+        what = _(what, left=made - recorded, made=made, run=ours.name, missing=_(" and ").join(missing))
+        remedy, numbers = _(MISTAKES["unrecorded"].remedy), {"made": made, "recorded": recorded}
+        raise VerificationError(what, reason="updates", remedy=remedy, numbers=numbers)
 
 
 def stood_still(run: RunLike) -> bool:

@@ -10,6 +10,7 @@ chunk is found out from the numbers when the chunk is next sent, or joined.
 
 from __future__ import annotations
 
+import atexit
 import json
 import select
 import socket
@@ -282,7 +283,6 @@ _LENGTH = struct.Struct("!Q")
 _CALLER = struct.Struct("!I")  # which worker
 _PIECE = 1 << 20  # bytes handed to the system at once
 _GREETING = 1.0  # seconds for the first bytes of a connection, which a worker that is alive sends at once
-_listening: list[socket.socket] = []  # kept open until the process ends, so that a late caller learns who has left
 
 
 class Neighbours:
@@ -300,7 +300,7 @@ class Neighbours:
         self.next, self.previous = (worker + 1) % len(sockets), (worker - 1) % len(sockets)
         sockets[worker].unlink(missing_ok=True)  # of a process in whose place this one is
         self._listening = wire.listen(sockets[worker])
-        _listening.append(self._listening)
+        atexit.register(self._listening.close)  # not before, so that a late caller learns who has left
         self._outward: dict[int, socket.socket] = {}
         self._inward: dict[int, socket.socket] = {}  # of all who have called: one may be in another exchange than this
         self._link(self.next)
