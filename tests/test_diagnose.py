@@ -237,7 +237,7 @@ def test_each_mistake_is_said_and_each_recogniser_is_asked():
     trees = {path.stem: ast.parse(path.read_text("utf-8")) for path in (ROOT / "dtk" / "proof").glob("*.py")}
     nodes = [node for name, tree in trees.items() for node in ast.walk(tree) if name != "mistakes"]
     words = {node.value for node in nodes if isinstance(node, ast.Constant)}
-    asked = {node.id for node in nodes if isinstance(node, ast.Name)}
+    asked = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in nodes}
     defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef) and "look_at_" in node.name}
     assert len(defined) > 10
     unsaid, unasked = sorted({*MISTAKES} - words), sorted(defined - asked)

@@ -122,9 +122,9 @@ def _reduce_whole_values(original: Any, values: Any, strategy: Any, reduction: s
     return original(values, strategy, reduction)
 
 
-@_corrects(
+@_corrects(  # Keras before 3.12 is left as it is: `force=True` alone runs it
     "steps one by one, after their data",
-    lambda source: "tf.while_loop(" in source,
+    lambda source: "tf.while_loop(" in source and "_autoconvert_optionals" in source,
     (f"{_TRAINER}:TensorFlowTrainer", "_make_function"),
 )
 def _step_by_step(original: Any, self: Any, step_function: Callable[..., Any]) -> Callable[..., Any]:
