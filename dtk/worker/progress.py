@@ -26,8 +26,7 @@ from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import N_, _
 from dtk.records import Record, events
-from dtk.worker.injecting import Injector
-from dtk.worker.process import meet
+from dtk.worker.injecting import Injector, meet
 
 MEET_SECONDS = 60.0  # how long a worker of a run "apart" waits for the first steps of the others
 
@@ -92,7 +91,7 @@ class Progress:
             shares = [dict(zip(names, map(float, row[2:]), strict=False)) for row in rows]
             self.place.journal.losses((first + k, self.steps, each) for k, each in enumerate(shares))
 
-    def before_step(self, count: int = 1, weights: Callable[[], list[Any]] | None = None) -> None:
+    def before_step(self, count: int = 1, weights: Callable[[], list[Any]] = list) -> None:
         """The next `count` steps begin now: brings the faults that are due (`dtk.faults`).
 
         weights: gives the trainable weights of the model. Every recorder calls this, on every worker.
