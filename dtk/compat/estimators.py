@@ -205,10 +205,6 @@ def apply(listener: Any, replicas: int) -> None:
         listener.saved(f"{self._save_path}-{int(step)}")
         return stop
 
-    _configure(replicas)
-
-
-def _configure(replicas: int) -> None:
     @replaces(f"{_CORE}.run_config:RunConfig", "__init__")
     def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         # A parameter `strategy` holds TensorFlow's default strategy in a baseline; RunConfig can't copy that one.

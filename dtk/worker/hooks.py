@@ -5,6 +5,7 @@ Of an Estimator's `train_and_evaluate` also what it keeps to itself: results, ev
 
 from __future__ import annotations
 
+import operator
 import os
 import shutil
 from collections.abc import Callable
@@ -39,10 +40,11 @@ class _Hook:
     Keras, 2 or 3.
     """
 
+    base: str  # its name in TensorFlow
     made_as: type
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        base, made = cls.base(), cls
+        base, made = operator.attrgetter(cls.base)(tf), cls
         if not issubclass(cls, base):
             made = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
             made.made_as = cls
@@ -50,10 +52,6 @@ class _Hook:
 
     def __reduce__(self) -> Any:
         return self.made_as, ()  # the class made in __new__ has no name to be found by
-
-    @staticmethod
-    def base() -> Any:
-        raise NotImplementedError
 
 
 class Recorder(_Hook):
@@ -75,12 +73,9 @@ class Recorder(_Hook):
         ClusterConfigError: in the worker, where it can't work: a model outside of the run's strategy, for one.
     """
 
+    base = "keras.callbacks.Callback"
     model: Any  # Keras sets these two
     params: dict[str, Any]
-
-    @staticmethod
-    def base() -> Any:
-        return tf.keras.callbacks.Callback
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,9 +196,7 @@ class EstimatorRecorder(_Hook):
     that once.
     """
 
-    @staticmethod
-    def base() -> Any:
-        return tf.compat.v1.train.SessionRunHook
+    base = "compat.v1.train.SessionRunHook"
 
     def __init__(self) -> None:
         if here() is None:
