@@ -178,7 +178,10 @@ def apply(listener: Any, replicas: int) -> None:
     @replaces(cls, "_call_model_fn")
     def call_model_fn(original: Any, self: Any, features: Any, labels: Any, mode: Any, config: Any) -> Any:
         _given.loss = None
-        with _without_keras3():
+        refusing = (
+            changed(keras.layers.Layer, __call__=_refuse_keras_3) if not is_native() else contextlib.nullcontext()
+        )
+        with refusing:
             spec = original(self, features, labels, mode, config)
         if mode == "train":
             _add_row(spec.loss, _given.loss, features)
@@ -250,17 +253,11 @@ def evaluate_checkpoint(executor: Any, path: str) -> None:
         executor._dtk_evaluator.evaluate_and_export()
 
 
-def _without_keras3() -> contextlib.AbstractContextManager[Any]:
-    """Refuses Keras 3 layers in what runs inside: they would train, but nothing runs the updates that they put into the
-    graph, as moving statistics and the next draw of Dropout.
+def _refuse_keras_3(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Such layers would train, but nothing runs the updates that they put into the graph, as moving statistics and the
+    next draw of Dropout.
     """
-    if is_native():
-        return contextlib.nullcontext()
-
-    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise ClusterConfigError(
-            f"model_fn uses Keras 3 ({type(self).__name__}), whose updates an Estimator never runs; take layers from "
-            "tf.keras inside model_fn, which is tf_keras in the workers of an Estimator run"
-        )
-
-    return changed(keras.layers.Layer, __call__=refuse)
+    raise ClusterConfigError(
+        f"model_fn uses Keras 3 ({type(layer).__name__}), whose updates an Estimator never runs; take layers from "
+        "tf.keras inside model_fn, which is tf_keras in the workers of an Estimator run"
+    )

@@ -21,16 +21,7 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
-from dtk.worker.progress import (
-    Known,
-    Progress,
-    check_strategy,
-    evaluated,
-    evaluating,
-    progress,
-    save_weights,
-    say_unrecorded,
-)
+from dtk.worker.progress import Known, Progress, check_strategy, evaluated, evaluating, progress, say_unrecorded
 
 
 class _Hook:
@@ -46,8 +37,8 @@ class _Hook:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         base, made = operator.attrgetter(cls.base)(tf), cls
         if not issubclass(cls, base):
-            made = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-            made.made_as = cls
+            own = {"made_as": cls, "__module__": cls.__module__, "__doc__": cls.__doc__}
+            made = type(cls.__name__, (cls, base), own)
         return base.__new__(made)
 
     def __reduce__(self) -> Any:
@@ -132,7 +123,7 @@ class Recorder(_Hook):
             state, known, its = fit
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
-            save_weights(state.place, known.weights(), known.part)
+            state.save_weights(known)
             if state.steps == self._before and not self._first_epoch:
                 print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))
             its.detach()
@@ -258,6 +249,7 @@ class EstimatorListener:
 
     def __init__(self, place: Here):
         self.place = place
+        self._aside = place.run.evaluator.path / "checkpoints"  # what the chief has put aside for the evaluator
 
     def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
         latest = tf.train.latest_checkpoint(estimator.model_dir)
@@ -285,19 +277,18 @@ class EstimatorListener:
     def saved(self, prefix: str) -> None:
         """The chief puts each checkpoint aside for the evaluator: Estimator deletes all but the last five."""
         if self.place.run.has_evaluator and self.place.worker == 0:
-            aside = _aside(self.place)
-            aside.mkdir(exist_ok=True)
+            self._aside.mkdir(exist_ok=True)
             files = sorted(Path(prefix).parent.glob(f"{Path(prefix).name}.*"), key=lambda file: file.suffix == ".index")
             for file in files:  # the index comes last: where it is, all is
-                shutil.copyfile(file, aside / "part")
-                os.replace(aside / "part", aside / file.name)
+                shutil.copyfile(file, self._aside / "part")
+                os.replace(self._aside / "part", self._aside / file.name)
 
     def follow_training(self, executor: Any) -> None:
         """Evaluates each of the chief's checkpoints, and ends when training has, in place of Estimator's timetable."""
         count = 0
         while True:
             ended = training_ended()  # asked first: what was saved before the end is then on the list
-            new = sorted(_aside(self.place).glob("*.index"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
+            new = sorted(self._aside.glob("*.index"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
             for index in new:
                 estimators.evaluate_checkpoint(executor, str(index.with_suffix("")))
                 for file in index.parent.glob(f"{index.stem}.*"):
@@ -309,7 +300,3 @@ class EstimatorListener:
             raise ClusterConfigError(
                 _("the evaluator had nothing to evaluate: the chief's Estimator saved no checkpoint")
             )
-
-
-def _aside(place: Here) -> Path:
-    return place.run.evaluator.path / "checkpoints"

@@ -128,7 +128,12 @@ def _silence(ports: set[int], own: int, kept: dict[int, socket.socket]) -> None:
         # Of a connection with itself, which stays, both ends are here.
         if (here == own or there in ports) and (there, here) not in both:
             with contextlib.suppress(OSError):
-                _replace(fd, kept)
+                blocks = os.get_blocking(fd)
+                dead, far = socket.socketpair()
+                with dead:
+                    dead.setblocking(blocks)
+                    kept[os.dup(fd)] = far
+                    os.dup2(dead.fileno(), fd)
 
 
 def _ends(fd: int) -> tuple[int, int]:
@@ -142,12 +147,3 @@ def _ends(fd: int) -> tuple[int, int]:
     finally:
         each.detach()
     return here, there
-
-
-def _replace(fd: int, kept: dict[int, socket.socket]) -> None:
-    blocks = os.get_blocking(fd)
-    dead, far = socket.socketpair()
-    with dead:
-        dead.setblocking(blocks)
-        kept[os.dup(fd)] = far
-        os.dup2(dead.fileno(), fd)

@@ -85,7 +85,7 @@ class RecordedStates:
             identity = as_tuple(facts["identity"])
             if identity not in self.numbers:
                 self.numbers[identity] = len(self.variables)
-                self.variables.append(facts)
+                self.variables.append(facts | {"identity": identity})
             numbers[facts["number"]] = self.numbers[identity]
         return numbers
 
