@@ -45,12 +45,10 @@ def api() -> ModuleType:
         names, convert = tf.estimator, tf.keras.estimator.model_to_estimator
     else:
         errors.need("estimator", "dtk.estimator")
-        # Puts the three missing pieces where the package's submodules look for them.
+        # Puts the three missing pieces where the package's submodules look for them; its own `__init__` is not run.
         spec = importlib.util.find_spec("tensorflow_estimator")
         assert spec is not None, "errors.need has found it"
-        package = ModuleType("tensorflow_estimator")
-        package.__path__ = list(spec.submodule_search_locations or [])
-        package.__spec__ = spec
+        package = importlib.util.module_from_spec(spec)
         exporting = ModuleType(f"{_CORE}.estimator_export")
         # `@estimator_export("estimator.X")`, without an API to export to.
         vars(exporting)["estimator_export"] = lambda *names, v1=None: lambda symbol: symbol
