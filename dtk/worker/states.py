@@ -140,7 +140,9 @@ class Recorder:
     def begins(self, subject: Any) -> Any:
         """Before what may be a unit; `ends` gets what this returns."""
         known = self.watched.trains(subject)
-        before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
+        due = not known or self._fresh > 0 or (self.units + 1) % self.stride == 0
+        room = self.spent + self._largest <= self.budget and not self._writer.failed
+        before = take() if due and room and self.watched.looks_at(subject) else None
         return known, self.watched.position, progress(self.place).steps, before
 
     def ends(self, subject: Any, begun: Any, *given: Any) -> None:
@@ -161,11 +163,6 @@ class Recorder:
             self.held = after
             self._plan(size)
         self._since = self._since or time.monotonic()
-
-    def _wanted(self, known: bool) -> bool:
-        fresh = not known or self._fresh > 0
-        room = self.spent + self._largest <= self.budget
-        return room and not self._writer.failed and (fresh or (self.units + 1) % self.stride == 0)
 
     def _write(self, before: Snapshot, after: Snapshot, **facts: Any) -> int:
         for each in after.values:
