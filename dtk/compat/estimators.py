@@ -176,10 +176,7 @@ def apply(listener: Any, replicas: int) -> None:
     @replaces(cls, "_call_model_fn")
     def call_model_fn(original: Any, self: Any, features: Any, labels: Any, mode: Any, config: Any) -> Any:
         _given.loss = None
-        refusing = (
-            changed(keras.layers.Layer, __call__=_refuse_keras_3) if not is_native() else contextlib.nullcontext()
-        )
-        with refusing:
+        with contextlib.nullcontext() if is_native() else changed(keras.layers.Layer, __call__=_refuse_keras_3):
             spec = original(self, features, labels, mode, config)
         if mode == "train":
             _add_row(spec.loss, _given.loss, features)
