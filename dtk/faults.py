@@ -13,10 +13,8 @@ This module says what is asked for; `dtk.worker.injecting` does it, in the worke
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from dtk import errors
@@ -128,23 +126,6 @@ def drop_network(worker: int, step: int) -> Fault:
         worker, step: as of `kill`.
     """
     return Fault("drop_network", worker, step)
-
-
-# ---- of a run
-
-
-_FILE = "faults.json"  # in a run's directory
-
-
-def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
-    """Writes what the run's workers read."""
-    (folder / _FILE).write_text(json.dumps([asdict(fault) for fault in faults]))
-
-
-def read_faults(folder: Path) -> list[Fault]:
-    """Reads the run's faults; of a run without any none."""
-    file = folder / _FILE
-    return [Fault(**each) for each in json.loads(file.read_text())] if file.exists() else []
 
 
 def not_triggered(run: RunFolder, faults: Sequence[Fault]) -> Iterator[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterator
 
 
 def message_of(error: BaseException) -> tuple[str, str]:
@@ -60,11 +59,11 @@ def wanted_a_network(error: BaseException) -> bool:
     )
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _chain(error: BaseException) -> list[BaseException]:
     """An error and those that it was made from."""
     seen: list[BaseException] = []
     each: BaseException | None = error
     while each is not None and not any(each is other for other in seen):
-        yield each
         seen.append(each)
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    return seen

@@ -66,11 +66,10 @@ def watch_sums(arrive: Callable[[str, int], None], took: Callable[[str, int], No
 
     @replaces(tf.distribute.ReductionToOneDevice, "reduce_implementation")
     def reduce_implementation(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not tf.executing_eagerly():
-            return original(self, *args, **kwargs)
-        arrive(_SUMS, _sums[0])
-        _sums[0] += 1
-        took(_SUMS, _sums[0] - 1)
+        if tf.executing_eagerly():
+            arrive(_SUMS, _sums[0])
+            _sums[0] += 1
+            took(_SUMS, _sums[0] - 1)
         return original(self, *args, **kwargs)
 
 

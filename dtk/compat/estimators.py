@@ -45,12 +45,10 @@ def api() -> ModuleType:
         names, convert = tf.estimator, tf.keras.estimator.model_to_estimator
     else:
         errors.need("estimator", "dtk.estimator")
-        # Puts the three missing pieces where the package's submodules look for them.
+        # Puts the three missing pieces where the package's submodules look for them; its own `__init__` is not run.
         spec = importlib.util.find_spec("tensorflow_estimator")
         assert spec is not None, "errors.need has found it"
-        package = ModuleType("tensorflow_estimator")
-        package.__path__ = list(spec.submodule_search_locations or [])
-        package.__spec__ = spec
+        package = importlib.util.module_from_spec(spec)
         exporting = ModuleType(f"{_CORE}.estimator_export")
         # `@estimator_export("estimator.X")`, without an API to export to.
         vars(exporting)["estimator_export"] = lambda *names, v1=None: lambda symbol: symbol
@@ -178,7 +176,7 @@ def apply(listener: Any, replicas: int) -> None:
     @replaces(cls, "_call_model_fn")
     def call_model_fn(original: Any, self: Any, features: Any, labels: Any, mode: Any, config: Any) -> Any:
         _given.loss = None
-        with _without_keras3():
+        with contextlib.nullcontext() if is_native() else changed(keras.layers.Layer, __call__=_refuse_keras_3):
             spec = original(self, features, labels, mode, config)
         if mode == "train":
             _add_row(spec.loss, _given.loss, features)
@@ -205,10 +203,6 @@ def apply(listener: Any, replicas: int) -> None:
         listener.saved(f"{self._save_path}-{int(step)}")
         return stop
 
-    _configure(replicas)
-
-
-def _configure(replicas: int) -> None:
     @replaces(f"{_CORE}.run_config:RunConfig", "__init__")
     def init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         # A parameter `strategy` holds TensorFlow's default strategy in a baseline; RunConfig can't copy that one.
@@ -254,17 +248,11 @@ def evaluate_checkpoint(executor: Any, path: str) -> None:
         executor._dtk_evaluator.evaluate_and_export()
 
 
-def _without_keras3() -> contextlib.AbstractContextManager[Any]:
-    """Refuses Keras 3 layers in what runs inside: they would train, but nothing runs the updates that they put into the
-    graph, as moving statistics and the next draw of Dropout.
+def _refuse_keras_3(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Such layers would train, but nothing runs the updates that they put into the graph, as moving statistics and the
+    next draw of Dropout.
     """
-    if is_native():
-        return contextlib.nullcontext()
-
-    def refuse(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise ClusterConfigError(
-            f"model_fn uses Keras 3 ({type(self).__name__}), whose updates an Estimator never runs; take layers from "
-            "tf.keras inside model_fn, which is tf_keras in the workers of an Estimator run"
-        )
-
-    return changed(keras.layers.Layer, __call__=refuse)
+    raise ClusterConfigError(
+        f"model_fn uses Keras 3 ({type(layer).__name__}), whose updates an Estimator never runs; take layers from "
+        "tf.keras inside model_fn, which is tf_keras in the workers of an Estimator run"
+    )

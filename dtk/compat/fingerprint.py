@@ -68,7 +68,8 @@ def _projections(leaf: Any, frequency: float) -> Any:
     if width:
         rows = rows[:, :: -(-width // FEATURES)]
         kept = rows.shape[1]
-    return tf.linalg.matvec(rows, _fixed(tf.shape(rows)[1], frequency) * SPREAD / kept**0.5)
+    places = tf.range(1.0, tf.cast(tf.shape(rows)[1], tf.float64) + 1.0, dtype=tf.float64)
+    return tf.linalg.matvec(rows, tf.sin(frequency * places) * SPREAD / kept**0.5)
 
 
 def _sparse(leaf: Any, frequency: float) -> Any:
@@ -90,13 +91,7 @@ def _numbers(values: Any) -> Any:
     return None
 
 
-def _fixed(count: Any, frequency: float) -> Any:
-    """`(count,)` fixed numbers between -1 and 1."""
-    return tf.sin(frequency * tf.range(1.0, tf.cast(count, tf.float64) + 1.0, dtype=tf.float64))
-
-
 def element_shapes(batch: Any) -> list[list[int | None]]:
     """The shape of one example's part in each component of a batch; None for a length that may differ."""
-    leaves = [leaf for leaf in tf.nest.flatten(batch) if leaf is not None]
-    shapes = [getattr(leaf, "shape", None) for leaf in leaves]
+    shapes = [getattr(leaf, "shape", None) for leaf in tf.nest.flatten(batch)]
     return [list(shape[1:]) for shape in shapes if shape is not None and shape.rank is not None]

@@ -143,7 +143,26 @@ def _step_by_step(original: Any, self: Any, step_function: Callable[..., Any]) -
         return original(self, step_function if self.run_eagerly else whole)
     normalises = any(isinstance(layer, keras.layers.BatchNormalization) for layer in self._flatten_layers())
     step = _after_its_data(step_function, guarded=step_function == self.train_step and normalises)
-    return _several_steps(self, original(self, step))
+    keras_own = original(self, step)
+
+    def function(iterator: Any) -> Any:
+        if not isinstance(iterator, tf.distribute.DistributedIterator):
+            return keras_own(iterator)  # train_on_batch and test_on_batch
+        outputs, steps = None, self.steps_per_execution
+        try:
+            with changed(self, steps_per_execution=1):  # of a single step Keras makes no loop
+                for _ in range(steps):
+                    outputs = keras_own(iterator)
+        except tf.errors.OutOfRangeError:
+            if outputs is None:
+                raise  # Keras takes it for the end of the epoch
+        except tf.errors.InvalidArgumentError as error:
+            if _NO_EXAMPLES in str(error):
+                raise ClusterConfigError(_NO_EXAMPLES) from None
+            raise
+        return outputs
+
+    return function
 
 
 def _after_its_data(step_function: Callable[..., Any], guarded: bool) -> Callable[..., Any]:
@@ -167,27 +186,6 @@ def _after_its_data(step_function: Callable[..., Any], guarded: bool) -> Callabl
                 raise
 
     return step
-
-
-def _several_steps(model: Any, keras_own: Callable[..., Any]) -> Callable[..., Any]:
-    def function(iterator: Any) -> Any:
-        if not isinstance(iterator, tf.distribute.DistributedIterator):
-            return keras_own(iterator)  # train_on_batch and test_on_batch
-        outputs, steps = None, model.steps_per_execution
-        try:
-            with changed(model, steps_per_execution=1):  # of a single step Keras makes no loop
-                for _ in range(steps):
-                    outputs = keras_own(iterator)
-        except tf.errors.OutOfRangeError:
-            if outputs is None:
-                raise  # Keras takes it for the end of the epoch
-        except tf.errors.InvalidArgumentError as error:
-            if _NO_EXAMPLES in str(error):
-                raise ClusterConfigError(_NO_EXAMPLES) from None
-            raise
-        return outputs
-
-    return function
 
 
 _NO_EXAMPLES = (

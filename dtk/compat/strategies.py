@@ -158,8 +158,7 @@ class Told:
 
     __eq__ = _calculating(operator.eq)
     __lt__ = _calculating(operator.lt)
-    __mul__ = _calculating(operator.mul)
-    __rmul__ = _calculating(lambda mine, other: other * mine)
+    __mul__ = __rmul__ = _calculating(operator.mul)
     __add__ = __radd__ = _calculating(operator.add)
     __sub__ = _calculating(operator.sub)
     __floordiv__ = _calculating(operator.floordiv)

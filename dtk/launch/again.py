@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch.launch import Job
+from dtk.launch.launch import AGAIN, Job
 from dtk.launch.place import chief_config
 from dtk.records import RunFolder
 
@@ -41,7 +41,7 @@ def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = N
     except FileNotFoundError as error:
         words = N_("{folder} has no {file}: run it anew")
         raise ClusterConfigError(_(words, folder=folder.path, file=Path(error.filename).name)) from None
-    known = {each.name: facts[each.name] for each in fields(Job) if each.name in facts}  # of any version of dtk
+    known = {name: facts[name] for name in AGAIN if name in facts}  # of any version of dtk
     job = Job(payload=payload, evaluator=beside, sources=sources, **known)
     changed: dict[str, Any] = {**changes, "without": tuple(changes.get("without", job.without))}
     if job.share == job.workers:

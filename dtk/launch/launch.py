@@ -7,7 +7,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -72,9 +72,9 @@ class Job:
 
 
 # What a run's directory keeps of its job, as JSON, to be run once more (`dtk.launch.again`): all but what has a file of
-# its own there, and what a further run does without.
+# its own there, and what a further run does without; of that, the workers read the faults.
 _KEPT_ELSEWHERE = ("payload", "evaluator", "sources", "faults", "restarts", "place")
-_AGAIN = tuple(each.name for each in fields(Job) if each.name not in _KEPT_ELSEWHERE)
+AGAIN = tuple(each.name for each in fields(Job) if each.name not in _KEPT_ELSEWHERE)
 
 
 @refused_by_the_machine()
@@ -119,7 +119,8 @@ def write_job(path: Path, job: Job) -> None:
 
 def as_json(job: Job) -> str:
     """What job.json has of it."""
-    return json.dumps({name: getattr(job, name) for name in _AGAIN})
+    faults = [asdict(fault) for fault in job.faults]
+    return json.dumps({name: getattr(job, name) for name in AGAIN} | {"faults": faults})
 
 
 @refused_by_the_machine()
@@ -128,10 +129,6 @@ def new_folder(job: Job) -> RunFolder:
     folder = folders.fresh(job.workers, job.evaluator is not None)
     write_job(folder.path, job)
     (folder.path / "versions.json").write_text(_versions())
-    if job.faults:
-        from dtk.faults import write_faults  # which a run without faults does without
-
-        write_faults(folder.path, job.faults)
     return folder
 
 

@@ -348,7 +348,7 @@ def enough(machines: int, processes: int) -> None:
 # ---- a run's directory here and there
 
 
-_SENT = ("function.pkl", "sources.json", "job.json", "evaluator.pkl", "faults.json")
+_SENT = ("function.pkl", "sources.json", "job.json", "evaluator.pkl")
 
 
 def files_to_send(run: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ A run's directory (mode 0700):
     function.pkl  sources.json     what the workers are to do
     job.json             how it was asked for: workers, seed and the rest, for the workers and for `Run.again`
     versions.json        of Python, TensorFlow and Keras
-    evaluator.pkl  faults.json   what the evaluator is to do, and what goes wrong (`dtk.faults`), where asked for
+    evaluator.pkl        what the evaluator is to do, where asked for
     proof.json           what `dtk.verify` found last
     attempt.json         of the last start of the cluster: {"number", "failed", "began", "ended"}
     attempt-N/           what an earlier start left that failed: its workers' corners and its attempt.json

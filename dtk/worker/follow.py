@@ -37,7 +37,6 @@ from dtk.worker.recorded import (
     Folds,
     RecordedStates,
     State,
-    as_tuple,
     compared,
     described,
     differs,
@@ -158,12 +157,12 @@ class Follower:
         made_here = self.watched.position[0] - self.recorded.units[first].began[0]
         (mine, first_of_all), theirs = updates.targets(), self.recorded.total("taken", first, last)
         matched = self._matched(made, first, last)
-        line = self._compare(made.before, made.after, begun, there, matched)
+        line = self._compare(made, begun, there, matched)
         with self.recorded.ahead():
             for later in self.recorded.without_update(last) if line["wrong"] else ():
                 # Calls that make no update, as evaluations, can't be counted by it: one may be several there.
                 left = self.recorded.after(later)
-                further = self._compare(made.before, made.after, begun, left, matched)
+                further = self._compare(made, begun, left, matched)
                 if not further["wrong"]:
                     last, there, line = later, left, further
                     self.watched.position = self.recorded.units[last].ended
@@ -199,7 +198,7 @@ class Follower:
         changed = free & self.recorded.changed(first, last)
         others = [*sorted(changed), *sorted(free - changed)]
         for each in left:
-            alike = (n for n in others if end_alike(as_tuple(facts[n]["identity"]), each.identity))
+            alike = (n for n in others if end_alike(facts[n]["identity"], each.identity))
             if (number := next(alike, None)) is not None:
                 others.remove(number)
                 numbers[each.identity] = number
@@ -295,14 +294,12 @@ class Follower:
         wrong = [n for n, ratio in line["ratio"].items() if ratio > max(UNMEASURED, line["floor"][n])]
         return {**line, "wrong": wrong, "step": step} if changes else None
 
-    def _compare(
-        self, before: Snapshot, after: Snapshot, begun: Any, done: Any, matched: dict[int, Variable]
-    ) -> dict[str, Any]:
+    def _compare(self, made: Made, begun: State, done: State, matched: dict[int, Variable]) -> dict[str, Any]:
         changes, split = [], []
         for number, variable in matched.items():
             if self._goes_on_otherwise(variable):
                 continue
-            here_before, here_after = before.of(variable), after.of(variable)
+            here_before, here_after = made.before.of(variable), made.after.of(variable)
             self._folds.learn(variable, done[number], here_after)
             ended = one(variable, self._folds(variable, done[number]))
             there = one(variable, self._folds(variable, begun[number])) if number in begun else np.zeros_like(ended)

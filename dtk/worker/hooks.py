@@ -5,6 +5,7 @@ Of an Estimator's `train_and_evaluate` also what it keeps to itself: results, ev
 
 from __future__ import annotations
 
+import operator
 import os
 import shutil
 from collections.abc import Callable
@@ -20,16 +21,7 @@ from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
 from dtk.worker import states as watching
-from dtk.worker.progress import (
-    Known,
-    Progress,
-    check_strategy,
-    evaluated,
-    evaluating,
-    progress,
-    save_weights,
-    say_unrecorded,
-)
+from dtk.worker.progress import Known, Progress, check_strategy, evaluated, evaluating, progress, say_unrecorded
 
 
 class _Hook:
@@ -39,21 +31,18 @@ class _Hook:
     Keras, 2 or 3.
     """
 
+    base: str  # its name in TensorFlow
     made_as: type
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        base, made = cls.base(), cls
+        base, made = operator.attrgetter(cls.base)(tf), cls
         if not issubclass(cls, base):
-            made = type(cls.__name__, (cls, base), {"__module__": cls.__module__, "__doc__": cls.__doc__})
-            made.made_as = cls
+            own = {"made_as": cls, "__module__": cls.__module__, "__doc__": cls.__doc__}
+            made = type(cls.__name__, (cls, base), own)
         return base.__new__(made)
 
     def __reduce__(self) -> Any:
         return self.made_as, ()  # the class made in __new__ has no name to be found by
-
-    @staticmethod
-    def base() -> Any:
-        raise NotImplementedError
 
 
 class Recorder(_Hook):
@@ -75,12 +64,9 @@ class Recorder(_Hook):
         ClusterConfigError: in the worker, where it can't work: a model outside of the run's strategy, for one.
     """
 
+    base = "keras.callbacks.Callback"
     model: Any  # Keras sets these two
     params: dict[str, Any]
-
-    @staticmethod
-    def base() -> Any:
-        return tf.keras.callbacks.Callback
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +123,7 @@ class Recorder(_Hook):
             state, known, its = fit
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
-            save_weights(state.place, known.weights(), known.part)
+            state.save_weights(known)
             if state.steps == self._before and not self._first_epoch:
                 print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))
             its.detach()
@@ -201,9 +187,7 @@ class EstimatorRecorder(_Hook):
     that once.
     """
 
-    @staticmethod
-    def base() -> Any:
-        return tf.compat.v1.train.SessionRunHook
+    base = "compat.v1.train.SessionRunHook"
 
     def __init__(self) -> None:
         if here() is None:
@@ -265,6 +249,7 @@ class EstimatorListener:
 
     def __init__(self, place: Here):
         self.place = place
+        self._aside = place.run.evaluator.path / "checkpoints"  # what the chief has put aside for the evaluator
 
     def hooks(self, given: list[Any], estimator: Any) -> list[Any]:
         latest = tf.train.latest_checkpoint(estimator.model_dir)
@@ -292,19 +277,18 @@ class EstimatorListener:
     def saved(self, prefix: str) -> None:
         """The chief puts each checkpoint aside for the evaluator: Estimator deletes all but the last five."""
         if self.place.run.has_evaluator and self.place.worker == 0:
-            aside = _aside(self.place)
-            aside.mkdir(exist_ok=True)
+            self._aside.mkdir(exist_ok=True)
             files = sorted(Path(prefix).parent.glob(f"{Path(prefix).name}.*"), key=lambda file: file.suffix == ".index")
             for file in files:  # the index comes last: where it is, all is
-                shutil.copyfile(file, aside / "part")
-                os.replace(aside / "part", aside / file.name)
+                shutil.copyfile(file, self._aside / "part")
+                os.replace(self._aside / "part", self._aside / file.name)
 
     def follow_training(self, executor: Any) -> None:
         """Evaluates each of the chief's checkpoints, and ends when training has, in place of Estimator's timetable."""
         count = 0
         while True:
             ended = training_ended()  # asked first: what was saved before the end is then on the list
-            new = sorted(_aside(self.place).glob("*.index"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
+            new = sorted(self._aside.glob("*.index"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
             for index in new:
                 estimators.evaluate_checkpoint(executor, str(index.with_suffix("")))
                 for file in index.parent.glob(f"{index.stem}.*"):
@@ -316,7 +300,3 @@ class EstimatorListener:
             raise ClusterConfigError(
                 _("the evaluator had nothing to evaluate: the chief's Estimator saved no checkpoint")
             )
-
-
-def _aside(place: Here) -> Path:
-    return place.run.evaluator.path / "checkpoints"

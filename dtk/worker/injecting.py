@@ -23,16 +23,13 @@ import numpy as np
 from dtk.compat.per_replica import copies
 from dtk.environment import Here
 from dtk.errors import ClusterConfigError
-from dtk.faults import Fault, read_faults
+from dtk.faults import Fault
 from dtk.language import N_, _
 from dtk.records import WorkerFolder
 from dtk.records.events import FaultCame
-from dtk.worker.process import meet
 
 SETTLE_SECONDS = 5.0  # how long a worker waits for what its peers record of the step before its end
 _ENDS_OR_STOPS = ("kill", "exception", "stall", "drop_network")
-
-Weights = Callable[[], list[Any]]
 
 
 class Injector:
@@ -40,11 +37,11 @@ class Injector:
 
     def __init__(self, place: Here):
         self.place = place
-        listed = enumerate(read_faults(place.run.path) if place.role == "worker" and place.run.attempt == 1 else [])
-        self.due = {n: fault for n, fault in listed if fault.worker == place.worker}
+        asked = place.run.job["faults"] if place.role == "worker" and place.run.attempt == 1 else []
+        self.due = {n: Fault(**each) for n, each in enumerate(asked) if each["worker"] == place.worker}
         self._slow = 0.0
 
-    def before(self, first: int, last: int, weights: Weights | None) -> None:
+    def before(self, first: int, last: int, weights: Callable[[], list[Any]]) -> None:
         """Brings what is due before step `first`, which begins now, or one of those up to `last` that go with it.
 
         weights: gives the trainable weights of the model that is trained, for `nan`.
@@ -60,7 +57,7 @@ class Injector:
         if self._slow:
             time.sleep(self._slow * (last - first + 1))
 
-    def _bring(self, fault: Fault, weights: Weights | None) -> None:
+    def _bring(self, fault: Fault, weights: Callable[[], list[Any]]) -> None:
         if fault.kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif fault.kind == "exception":
@@ -70,13 +67,24 @@ class Injector:
         elif fault.kind == "slow":
             self._slow = fault.seconds or 0.0
         elif fault.kind == "nan":
-            held = weights() if weights is not None else []
+            held = weights()
             if not held:
                 remedy = N_("a loop has to pass model=model to dtk.record_step; an Estimator's can't be reached")
                 raise ClusterConfigError(_("dtk.faults.nan: no weights are known here"), remedy=_(remedy))
             _make_nan(held)
         else:
-            _drop_network()
+            config = json.loads(os.environ["TF_CONFIG"])
+            ports = [int(address.rsplit(":", 1)[1]) for address in config["cluster"]["worker"]]
+            own = ports.pop(config["task"]["index"])
+            drop_all(set(ports), own)
+
+
+def meet(place: Here, arrived: Callable[[WorkerFolder], Any], seconds: float) -> None:
+    """Waits, for so long at most, until each worker of the run has arrived."""
+    deadline = time.monotonic() + seconds
+    for peer in place.run.each:
+        while not arrived(peer) and time.monotonic() < deadline:
+            time.sleep(0.002)  # another process's file: nothing to wait on that works on every system
 
 
 def _recorded(worker: WorkerFolder) -> int:
@@ -89,14 +97,6 @@ def _make_nan(weights: list[Any]) -> None:
     found = [each for each in map(copies, weights) if each is not None and each.local[0].dtype.is_floating]
     if found:
         found[-1].assign([np.full_like(found[-1].arrays()[0], np.nan)])
-
-
-def _drop_network() -> None:
-    task = json.loads(os.environ["TF_CONFIG"])
-    addresses = task["cluster"]["worker"]
-    ports = [int(address.rsplit(":", 1)[1]) for address in addresses]
-    own = ports.pop(task["task"]["index"])
-    drop_all(set(ports), own)
 
 
 _EVERY = 0.02  # seconds between two looks for new connections
@@ -128,7 +128,12 @@ def _silence(ports: set[int], own: int, kept: dict[int, socket.socket]) -> None:
         # Of a connection with itself, which stays, both ends are here.
         if (here == own or there in ports) and (there, here) not in both:
             with contextlib.suppress(OSError):
-                _replace(fd, kept)
+                blocks = os.get_blocking(fd)
+                dead, far = socket.socketpair()
+                with dead:
+                    dead.setblocking(blocks)
+                    kept[os.dup(fd)] = far
+                    os.dup2(dead.fileno(), fd)
 
 
 def _ends(fd: int) -> tuple[int, int]:
@@ -142,12 +147,3 @@ def _ends(fd: int) -> tuple[int, int]:
     finally:
         each.detach()
     return here, there
-
-
-def _replace(fd: int, kept: dict[int, socket.socket]) -> None:
-    blocks = os.get_blocking(fd)
-    dead, far = socket.socketpair()
-    with dead:
-        dead.setblocking(blocks)
-        kept[os.dup(fd)] = far
-        os.dup2(dead.fileno(), fd)

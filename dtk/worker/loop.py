@@ -170,7 +170,11 @@ class _Loop:
         if not self.progress.looping:
             self._begin_counting(given)
         if given >= 0:
-            self._check_order(given)
+            before, self.given = self.given, given
+            if before is not None and given != before + 1:
+                words = N_("dtk.record_step: step {step} came after step {before}")
+                remedy = _("call it once in each step, after the optimizer has counted it")
+                raise ClusterConfigError(_(words, step=given, before=before), remedy=remedy)
         if int(epoch) >= 0:
             self.progress.epoch = int(epoch)
         self.progress.epoch = max(1, self.progress.epoch)
@@ -195,14 +199,6 @@ class _Loop:
     def _trainable(self) -> list[Any]:
         held = [weight for model in self.models for weight in model.weights()]
         return [weight for weight in held if getattr(weight, "trainable", True)]
-
-    def _check_order(self, given: int) -> None:
-        before, self.given = self.given, given
-        if before is None or given == before + 1:
-            return
-        words = N_("dtk.record_step: step {step} came after step {before}")
-        remedy = _("call it once in each step, after the optimizer has counted it")
-        raise ClusterConfigError(_(words, step=given, before=before), remedy=remedy)
 
 
 def _trained(given: Any) -> Iterator[Trained]:

@@ -12,18 +12,13 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
-from multiprocessing import connection, parent_process
+from multiprocessing import parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 import psutil
 
 from dtk.language import _
-
-if TYPE_CHECKING:
-    from dtk.environment import Here
-    from dtk.records import WorkerFolder
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 END_SECONDS = 2.5
@@ -68,10 +63,9 @@ def die_with(parent: int) -> None:
         return
     forked_by = parent_process()
     if forked_by is not None:
-        sentinel = forked_by.sentinel
 
         def watch() -> None:
-            connection.wait([sentinel])
+            forked_by.join()
             os.killpg(0, signal.SIGKILL)
 
         threading.Thread(target=watch, daemon=True).start()
@@ -128,14 +122,6 @@ def vitals(pid: int) -> Vitals | None:
     except psutil.Error:
         return None
     return Vitals(float(times.user + times.system), status in _STOPPED, disk)
-
-
-def meet(place: Here, arrived: Callable[[WorkerFolder], Any], seconds: float) -> None:
-    """Waits, for so long at most, until each worker of the run has arrived."""
-    deadline = time.monotonic() + seconds
-    for peer in place.run.each:
-        while not arrived(peer) and time.monotonic() < deadline:
-            time.sleep(0.002)  # another process's file: nothing to wait on that works on every system
 
 
 def ask(pid: int) -> None:

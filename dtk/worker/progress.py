@@ -26,8 +26,7 @@ from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import N_, _
 from dtk.records import Record, events
-from dtk.worker.injecting import Injector
-from dtk.worker.process import meet
+from dtk.worker.injecting import Injector, meet
 
 MEET_SECONDS = 60.0  # how long a worker of a run "apart" waits for the first steps of the others
 
@@ -74,7 +73,14 @@ class Progress:
     def finish(self) -> None:
         """At the function's end: what every recorded model holds then."""
         for model in self.models.values():
-            save_weights(self.place, model.weights(), model.part)
+            self.save_weights(model)
+
+    def save_weights(self, known: Known) -> None:
+        """Writes a model's weights as they are now, in its own order, to the worker's folder."""
+        # Read on every worker: a variable that is synchronised when it is read needs all of them.
+        weights = known.weights()
+        arrays = [weight.numpy() for weight in weights]
+        self.place.folder.save_weights([name_of(weight) for weight in weights], arrays, known.part)
 
     def record(self, rows: Sequence[Any], names: list[str], span: tuple[float, float]) -> None:
         """Writes down the next step: for each local replica its examples, their fingerprint, and its losses' shares.
@@ -92,7 +98,7 @@ class Progress:
             shares = [dict(zip(names, map(float, row[2:]), strict=False)) for row in rows]
             self.place.journal.losses((first + k, self.steps, each) for k, each in enumerate(shares))
 
-    def before_step(self, count: int = 1, weights: Callable[[], list[Any]] | None = None) -> None:
+    def before_step(self, count: int = 1, weights: Callable[[], list[Any]] = list) -> None:
         """The next `count` steps begin now: brings the faults that are due (`dtk.faults`).
 
         weights: gives the trainable weights of the model. Every recorder calls this, on every worker.
@@ -177,13 +183,6 @@ def check_strategy(weights: list[Any], place: Here) -> None:
 
 def _may_train_alone(place: Here) -> bool:
     return place.workers == 1 or place.mode != "cluster" or place.role != "worker" or progress(place).rings > 0
-
-
-def save_weights(place: Here, weights: list[Any], part: int) -> None:
-    """Writes weights as they are now, in the given order, to the worker's folder."""
-    # Read on every worker: a variable that is synchronised when it is read needs all of them.
-    names = [name_of(weight) for weight in weights]
-    place.folder.save_weights(names, [weight.numpy() for weight in weights], part)
 
 
 # ---- every optimizer's updates: made, and recorded

@@ -85,7 +85,7 @@ class RecordedStates:
             identity = as_tuple(facts["identity"])
             if identity not in self.numbers:
                 self.numbers[identity] = len(self.variables)
-                self.variables.append(facts)
+                self.variables.append(facts | {"identity": identity})
             numbers[facts["number"]] = self.numbers[identity]
         return numbers
 
@@ -304,13 +304,11 @@ class Folds:
 
     def __call__(self, variable: Variable, values: list[Any]) -> list[Any]:
         """What the cluster's replicas held, for as many copies as this process has."""
-        if variable.kept == "by replica" and len(variable.copies) == len(values):
+        if len(values) < 2 or (variable.kept == "by replica" and len(variable.copies) == len(values)):
             return values
-        if len(values) > 1:
-            summed = variable.aggregation == "sum" or variable.identity in self._sums
-            wide = (np.sum if summed else np.mean)([value.astype(np.float64) for value in values], axis=0)
-            return [wide.astype(values[0].dtype)] * len(variable.copies)
-        return values
+        summed = variable.aggregation == "sum" or variable.identity in self._sums
+        wide = (np.sum if summed else np.mean)([value.astype(np.float64) for value in values], axis=0)
+        return [wide.astype(values[0].dtype)] * len(variable.copies)
 
 
 def end_alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:

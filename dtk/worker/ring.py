@@ -155,7 +155,18 @@ class Ring:
         about = {"round": self._round, "step": self._step, "chunk": int(number), "parts": parts}
         receiver, sender = self._neighbours.next, self._neighbours.previous
         self._write("sent", step=self._step, chunk=int(number))
-        return self._take(*self._trade(about, array, receiver, sender))
+        theirs, came = self._trade(about, array, receiver, sender)
+        if (theirs["round"], theirs["step"]) != (self._round, self._step):
+            words = N_(
+                "worker {worker} is at step {its} of all-reduce {its_round}, this worker at step {step} "
+                "of {round}; all must call ring.exchange equally often"
+            )
+            its = {"its": theirs["step"], "its_round": theirs["round"]}
+            raise RingBroken(_(words, worker=sender, step=self._step, round=self._round, **its))
+        received = int(theirs["chunk"])
+        self._arrived[received] = _Arrival(self._step, came, theirs["parts"])
+        self._write("received", step=self._step, chunk=received)
+        return received, came.copy()
 
     def swap(self, receiver: int, values: Any, sender: int | None = None) -> np.ndarray:
         """Sends numbers to any other worker, and returns those that another one sent; nothing of it is drawn.
@@ -213,21 +224,6 @@ class Ring:
         if theirs.keys() != about.keys():  # one called `exchange` and the other `swap`
             raise RingBroken(_(OFTEN))
         return theirs, values
-
-    def _take(self, about: dict[str, Any], values: np.ndarray) -> tuple[int, np.ndarray]:
-        """The previous worker's chunk, checked and written down."""
-        sender = (self.worker - 1) % self.workers
-        if (about["round"], about["step"]) != (self._round, self._step):
-            words = N_(
-                "worker {worker} is at step {its} of all-reduce {its_round}, this worker at step {step} "
-                "of {round}; all must call ring.exchange equally often"
-            )
-            theirs = {"its": about["step"], "its_round": about["round"]}
-            raise RingBroken(_(words, worker=sender, step=self._step, round=self._round, **theirs))
-        number = int(about["chunk"])
-        self._arrived[number] = _Arrival(self._step, values, about["parts"])
-        self._write("received", step=self._step, chunk=number)
-        return number, values.copy()
 
     def _settle(self, number: int, values: Any) -> None:
         """Finds out whose parts chunk `number` holds now, and so what was done with the one that came for it."""

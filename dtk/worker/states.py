@@ -140,37 +140,29 @@ class Recorder:
     def begins(self, subject: Any) -> Any:
         """Before what may be a unit; `ends` gets what this returns."""
         known = self.watched.trains(subject)
-        before = take() if self.watched.looks_at(subject) and self._wanted(known) else None
+        due = not known or self._fresh > 0 or (self.units + 1) % self.stride == 0
+        room = self.spent + self._largest <= self.budget and not self._writer.failed
+        before = take() if due and room and self.watched.looks_at(subject) else None
         return known, self.watched.position, progress(self.place).steps, before
 
     def ends(self, subject: Any, begun: Any, *given: Any) -> None:
-        known, began, steps, before = begun
+        known, began, steps, before = begun  # steps: recorded when it began
         after = take() if before is not None else None
         if self.watched.called(subject, before, after):
-            self._unit(known, began, steps, before, after, given)
+            self.units += 1
+            self._fresh = max(0, (self._fresh if known else FRESH) - 1)
+            size, ended, now = 0, self.watched.position, progress(self.place).steps
+            facts: dict[str, Any] = {}
+            if not now:  # recorded ones have losses and examples of their own
+                taken = updates.targets()[0]
+                facts = {"taken": taken, "read": rows([], *given) if before and self.units <= READ else []}
+            if before is not None and after is not None:
+                # A function that was restarted says only in its first step which one that is.
+                first = max(steps, now - max(1, ended[0] - began[0])) + 1
+                size = self._write(before, after, began=began, ended=ended, step=first, **facts)
+            self.held = after
+            self._plan(size)
         self._since = self._since or time.monotonic()
-
-    def _wanted(self, known: bool) -> bool:
-        fresh = not known or self._fresh > 0
-        room = self.spent + self._largest <= self.budget
-        return room and not self._writer.failed and (fresh or (self.units + 1) % self.stride == 0)
-
-    def _unit(
-        self, known: bool, began: Any, steps: int, before: Snapshot | None, after: Snapshot | None, given: Any
-    ) -> None:
-        """steps: recorded when it began."""
-        self.units += 1
-        self._fresh = max(0, (self._fresh if known else FRESH) - 1)
-        size, ended, now = 0, self.watched.position, progress(self.place).steps
-        facts: dict[str, Any] = {}
-        if not now:  # recorded ones have losses and examples of their own
-            facts = {"taken": updates.targets()[0], "read": rows([], *given) if before and self.units <= READ else []}
-        if before is not None and after is not None:
-            # A function that was restarted says only in its first step which one that is.
-            first = max(steps, now - max(1, ended[0] - began[0])) + 1
-            size = self._write(before, after, began=began, ended=ended, step=first, **facts)
-        self.held = after
-        self._plan(size)
 
     def _write(self, before: Snapshot, after: Snapshot, **facts: Any) -> int:
         for each in after.values:
