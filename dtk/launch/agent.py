@@ -160,9 +160,7 @@ class Agent:
         """What there is to say, after a wait of up to `seconds` for the end of a worker."""
         self._start_waiting()
         self.source.poll(seconds)
-        exited = dict(self.source.exited)
-        if not self.source.lives():  # killed from outside; the system kills its workers along with it
-            exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
+        exited = self.source.ends(self._workers)
         said, self._said = self._said, []
         ended: list[Message] = []
         for key, corner in list(self._workers.items()):
