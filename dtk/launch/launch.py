@@ -89,8 +89,7 @@ def launch(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str,
 
 def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str, Any]]:
     folder = reader.folder
-    starting = [Line.of("starting")] * len(folder.members)
-    source = job.place.open(job, folder, lambda: tick(starting))
+    source = job.place.open(job, folder, lambda: tick([Line.of("starting")] * len(folder.members)))
     configs, found = specs(job, folder, source, clock)
     members = Members(source, reader, found, clock)
     with members.running():
@@ -183,8 +182,7 @@ def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> d
         env["TF_USE_LEGACY_KERAS"] = "1" if job.keras == 2 else "0"
     # On another machine, or once the function has changed its directory, nothing else would tell it.
     env[ASKED] = language()
-    changed = {**env, **job.env}
-    return {name: value for name, value in changed.items() if value is not None}
+    return {name: value for name, value in {**env, **job.env}.items() if value is not None}
 
 
 def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:

@@ -86,7 +86,11 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
     program = folder.path / PROGRAM
     payload = ship.pack(Program(str(program), module=False), (), {}) if program.exists() else None
     job = replace(again.job_of(folder, {}, payload), workers=len(addresses))
-    began = _began(run.path)
+    run.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mark = run.path / "began"  # by the first of the workers that see this directory: their common zero
+    with contextlib.suppress(FileExistsError):
+        mark.open("x").close()
+    began = mark.stat().st_mtime
     host = addresses[index].rpartition(":")[0]
     share = sum(address.rpartition(":")[0] == host for address in addresses)
     machine = Machine(platform.node(), os.environ, environment.cores(), share, run.path)
@@ -103,14 +107,6 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
         words = None if code == 0 else _("{name} {words}", name=called("worker", 0), words=exit_in_words(code))
         run.save_attempt(1, words, 0.0, time.time() - began)
     return 128 - code if code < 0 else code
-
-
-def _began(run: Path) -> float:
-    """When the first of the workers began that see this directory, by the wall clock: their common zero."""
-    run.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        (run / "began").open("x").close()
-    return (run / "began").stat().st_mtime
 
 
 def _follow(agent: Agent, run: RunFolder, index: int) -> int:
@@ -153,7 +149,10 @@ def find(env: Mapping[str, str]) -> dict[str, Any] | None:
     if "TF_CONFIG" in env:
         return dict(json.loads(env["TF_CONFIG"]))
     if "SLURM_PROCID" in env:
-        hosts, index = _of_slurm(env), int(env["SLURM_PROCID"])
+        index = int(env["SLURM_PROCID"])
+        nodes = slurm_says(["scontrol", "show", "hostnames", env["SLURM_STEP_NODELIST"]]).split()
+        tasks = zip(nodes, _counts(env["SLURM_STEP_TASKS_PER_NODE"]), strict=True)
+        hosts = [node_address(node) for node, count in tasks for _task in range(count)]
     elif "JOB_COMPLETION_INDEX" in env:
         hosts = [f"{env['DTK_JOB']}-{k}.{env['DTK_SERVICE']}" for k in range(int(env["DTK_WORKERS"]))]
         index = int(env["JOB_COMPLETION_INDEX"])
@@ -161,13 +160,6 @@ def find(env: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     first = int(env.get("DTK_PORT", PORT))
     return tf_configs([f"{host}:{first + k}" for k, host in enumerate(hosts)])[index]
-
-
-def _of_slurm(env: Mapping[str, str]) -> list[str]:
-    """The address of each task's node, by number of task."""
-    nodes = slurm_says(["scontrol", "show", "hostnames", env["SLURM_STEP_NODELIST"]]).split()
-    counts = _counts(env["SLURM_STEP_TASKS_PER_NODE"])
-    return [node_address(node) for node, tasks in zip(nodes, counts, strict=True) for _ in range(tasks)]
 
 
 def _counts(text: str) -> list[int]:

@@ -66,8 +66,7 @@ def main() -> None:
         die_with(guard)
         _serve(options)
         return
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)  # the events' pipe: the kernel sees its end when the parent ends
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the events' pipe: the kernel sees its end when the parent ends
     try:
         status = _watch(kernel, child)
     except SystemExit:
@@ -176,8 +175,7 @@ def _serve(options: dict[str, Any]) -> None:
 
     adopt_orphans()
     commands, events = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # file descriptor 2 is this parent's log; nothing that is imported may speak on the event pipe
     parent = _Parent(commands, events, options["fork"], options["idle"], worker.main)
     problem = _preload(options["preload"])

@@ -57,7 +57,7 @@ class ParentProcess(Source):
         self.ready = False
         self._problem = ""  # why it can't start workers
         self._incoming = Incoming()
-        self._asked = self._answered = 0
+        self._answered = 0.0  # when a question was answered last
         self.log = environment.scratch() / f"parent-{os.getpid()}-{time.monotonic_ns()}.log"
         modules = [name for name in PRELOAD if name != the_other_keras_2()] if self.fork else []
         options = {"fork": self.fork, "isolated": self.isolated, "idle": idle_seconds(), "log": str(self.log)}
@@ -93,11 +93,9 @@ class ParentProcess(Source):
 
     def _answers(self, pid: int, tick: Callable[[], None]) -> bool:
         """Whether it is still there, asked and not guessed; a question counts as use, and puts off its end."""
-        with self._lock:
-            self._asked += 1
-            asked = self._asked
-        self._send(messages.Query(asked, "alive"))
-        deadline = time.monotonic() + self.answer_seconds
+        asked = time.monotonic()
+        deadline = asked + self.answer_seconds
+        self._send(messages.Query(0, "alive"))
         while self._answered < asked and self.pid == pid:  # another thread may replace it meanwhile
             if not self.lives() or time.monotonic() > deadline:
                 return False
@@ -166,8 +164,8 @@ class ParentProcess(Source):
                 self.refused[key] = (number, words)
             case messages.Ready(problem):
                 self.ready, self._problem = not problem, problem
-            case messages.Answer(number):
-                self._answered = number
+            case messages.Answer():
+                self._answered = time.monotonic()
 
     def close(self) -> None:
         """Ends the parent, and with it any worker that is left."""

@@ -241,13 +241,10 @@ class Remote(Source):
         if now - self._polled > LOST_SECONDS / 2:  # this process was away, or had no run: what came has yet to be heard
             self._heard = [now] * len(self._heard)
         self._polled = now
-        try:
-            member, message = self._queue.get(timeout=timeout)
-        except queue.Empty:
-            return
-        self._take(member, message)
-        while not self._queue.empty():
-            self._take(*self._queue.get())
+        with contextlib.suppress(queue.Empty):
+            self._take(*self._queue.get(timeout=timeout))
+            while True:
+                self._take(*self._queue.get_nowait())
 
     def kill(self, keys: list[str]) -> None:
         now, lost = time.monotonic(), self.lost()
@@ -323,8 +320,7 @@ def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[Le
     if there["Python"].split(".")[:2] != own["Python"].split(".")[:2]:
         words = N_("Python {there} there, {here} here; a pickled function fits one minor version only")
         return _(words, there=there["Python"], here=own["Python"])
-    here = platform.node()
-    wanted = {"tensorflow": (first, lent[0].host), "dtk": (own, here), "keras": (first, lent[0].host)}
+    wanted = {"tensorflow": (first, lent[0].host), "dtk": (own, platform.node()), "keras": (first, lent[0].host)}
     for package, (versions, other) in wanted.items():
         if there[package] is None and package != "keras":
             return _("{package} is not installed there, for the Python that is started", package=package)

@@ -8,6 +8,7 @@ import re
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -197,17 +198,17 @@ def job_name(name: str) -> str:
 # ---- a function as a program that a person can read and change: its source, what it calls, and what it captures
 
 
+@dataclass
 class Written:
     """The parts of a program. imports: lines; values: assignments; functions: sources, each after those it needs.
 
     reason: why there is no such program; "" where there is one.
     """
 
-    def __init__(self) -> None:
-        self.imports: dict[str, None] = {}
-        self.values: dict[str, str] = {}
-        self.functions: dict[str, str] = {}
-        self.reason = ""
+    imports: set[str] = field(default_factory=set)
+    values: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
 
     def text(self) -> str:
         """Imports, values and functions as one text."""
@@ -250,7 +251,7 @@ def _take_in(fn: Any, found: Written) -> str:
             kind = type(value).__name__
             return _("{owner} captures {name}, a {kind}", owner=name, name=captured, kind=kind)
         if line.startswith(("import ", "from ")):
-            found.imports[line] = None
+            found.imports.add(line)
         elif line and found.values.setdefault(captured, line) != line:
             return _("{name} has two values", name=captured)
     return ""
