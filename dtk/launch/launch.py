@@ -73,7 +73,6 @@ class Job:
 # What a run's directory keeps of its job, as JSON, to be run once more (`dtk.launch.again`): all but what has a file of
 # its own there, and what a further run does without.
 _KEPT_ELSEWHERE = ("payload", "evaluator", "sources", "faults", "restarts", "place")
-_AGAIN = tuple(each.name for each in fields(Job) if each.name not in _KEPT_ELSEWHERE)
 
 
 @refused_by_the_machine()
@@ -118,7 +117,7 @@ def write_job(path: Path, job: Job) -> None:
 
 def as_json(job: Job) -> str:
     """What job.json has of it."""
-    return json.dumps({name: getattr(job, name) for name in _AGAIN})
+    return json.dumps({each.name: getattr(job, each.name) for each in fields(Job) if each.name not in _KEPT_ELSEWHERE})
 
 
 @refused_by_the_machine()
@@ -326,11 +325,10 @@ class Members:
 
         Asked of the machines only where every worker is silent, or `anew`.
         """
-        now = time.monotonic()
-        if not anew:
-            if now - self._asked < _CUT_SECONDS or self.signs.quiet_seconds(self.folder.each) < _CUT_SECONDS:
-                return None
-            self._asked = now
+        quiet = min(time.monotonic() - self._asked, self.signs.quiet_seconds(self.folder.each))
+        if quiet < _CUT_SECONDS and not anew:
+            return None
+        self._asked = time.monotonic()
         found = self.source.cut()
         return waiting.cut(self.workers(), found, self.watch.hosts) if found else None
 

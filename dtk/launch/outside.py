@@ -65,20 +65,19 @@ def main(directory: Path, out: Path | None) -> int:
 def wait_for_names(config: Mapping[str, Any]) -> None:
     """Returns when every worker's name is known; ClusterConfigError names one that stays unknown."""
     deadline, said = time.monotonic() + NAME_SECONDS, False
-    for address in config["cluster"]["worker"]:
-        host = address.rpartition(":")[0]
-        while True:
-            try:
-                socket.getaddrinfo(host, None)
-                break
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    words = N_("dtk worker: no address is known of {host} ({why}); does its pod or node run?")
-                    raise ClusterConfigError(_(words, host=host, why=error.strerror)) from None
-                if not said:
-                    said = True
-                    environment.say(_("waits until the name {host} is known", host=host))
-                time.sleep(1)
+    hosts = [address.rpartition(":")[0] for address in config["cluster"]["worker"]]
+    while hosts:
+        try:
+            socket.getaddrinfo(hosts[0], None)
+            del hosts[0]
+        except OSError as error:
+            if time.monotonic() > deadline:
+                words = N_("dtk worker: no address is known of {host} ({why}); does its pod or node run?")
+                raise ClusterConfigError(_(words, host=hosts[0], why=error.strerror)) from None
+            if not said:
+                said = True
+                environment.say(_("waits until the name {host} is known", host=hosts[0]))
+            time.sleep(1)
 
 
 def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str, Any]) -> int:
@@ -91,9 +90,8 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
     with contextlib.suppress(FileExistsError):
         mark.open("x").close()
     began = mark.stat().st_mtime
-    host = addresses[index].rpartition(":")[0]
-    share = sum(address.rpartition(":")[0] == host for address in addresses)
-    machine = Machine(platform.node(), os.environ, environment.cores(), share, run.path)
+    hosts = [address.rpartition(":")[0] for address in addresses]
+    machine = Machine(platform.node(), os.environ, environment.cores(), hosts.count(hosts[index]), run.path)
     spec = launch.spec(job, machine, run.worker(index), config, time.monotonic() - (time.time() - began))
     files = {path.name: path.read_bytes() for path in folder.path.glob("*.pkl")} | {"function.pkl": job.payload}
     files |= {"sources.json": (folder.path / "sources.json").read_bytes(), "job.json": launch.as_json(job).encode()}
@@ -124,14 +122,11 @@ def _follow(agent: Agent, run: RunFolder, index: int) -> int:
                     return 0 if finished is not None else message.code
         if finished is None and of_kind(run.worker(index).events, Finished):
             finished = time.monotonic()
-        if finished is not None and (_all_ended(run) or time.monotonic() > finished + END_SECONDS):
-            agent.take(Kill([_KEY]))
-
-
-def _all_ended(run: RunFolder) -> bool:
-    """Whether no worker that is seen from here trains any more: those of other machines' directories are not."""
-    seen = [worker for worker in run.each if worker.path.exists()]
-    return all(of_kind(worker.events, Finished) or worker.error for worker in seen)
+        if finished is not None:
+            seen = [worker for worker in run.each if worker.path.exists()]  # not those of other machines' directories
+            ended = all(of_kind(worker.events, Finished) or worker.error for worker in seen)
+            if ended or time.monotonic() > finished + END_SECONDS:
+                agent.take(Kill([_KEY]))
 
 
 # ---- who a worker is, by what its engine says: TF_CONFIG, or the environment of Slurm's tasks and Kubernetes' pods

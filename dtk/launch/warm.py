@@ -130,8 +130,7 @@ class ParentProcess(Source):
         self._send(messages.Start(key, spec))
 
     def kill(self, keys: list[str]) -> None:
-        now = time.monotonic()
-        self.exited.update({key: (-9, now) for key in keys if key in self.refused})
+        self.exited.update({key: (-9, time.monotonic()) for key in keys if key in self.refused})
         self._send(messages.Kill(keys))
 
     def vitals(self, key: str) -> Vitals | None:

@@ -260,13 +260,9 @@ def _take_in(fn: Any, found: Written) -> str:
 def _at_its_head(fn: Any, source: str) -> Iterator[tuple[str, Any]]:
     """What default values, decorators and annotations name: not the function's code, but its source needs it."""
     for statement in ast.parse(source).body:
-        heads: list[ast.AST | None] = [statement]
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            # Names inside of a function may be its own, such as `_`, which IPython has as well.
-            heads = [statement.args, *statement.decorator_list, statement.returns]
-        for head in heads:
-            if head is not None:
-                yield from _named(fn, head)
+            statement.body = []  # names in there may be its own, such as `_`, which IPython has as well
+        yield from _named(fn, statement)
 
 
 def _named(fn: Any, tree: ast.AST) -> Iterator[tuple[str, Any]]:

@@ -178,8 +178,7 @@ class Practice(Hosts):
             self.storage = tempfile.mkdtemp(prefix="practice-", dir=environment.scratch())
             self._ends.callback(shutil.rmtree, self.storage, ignore_errors=True)
             self._ends.callback(self._traps.clear)
-        watched = [partial(self._traps.watch, *each) for each in enumerate(heard)]
-        self._traps.machines = super().lend(watched, tick)
+        self._traps.machines = super().lend([partial(self._traps.watch, *each) for each in enumerate(heard)], tick)
         for each in self._traps.machines:
             each.name = f"node-{int(each.address.rpartition('.')[2]) - 1}"
         return self._traps.machines

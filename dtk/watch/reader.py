@@ -49,8 +49,7 @@ class Member:
 
     def pace(self) -> float | None:
         """Seconds of a step, at most, by the last looks that found new ones; None where these are the first steps."""
-        ends = list(self.ends)
-        found = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(ends) if b[0] > a[0] >= _STEADY]
+        found = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(list(self.ends)) if b[0] > a[0] >= _STEADY]
         return max(found, default=None)
 
 
