@@ -141,7 +141,6 @@ def _versions() -> str:
 
 def spec(job: Job, machine: Machine, member: WorkerFolder, config: dict[str, Any] | None, clock: float) -> WorkerSpec:
     """What starts one member on its machine."""
-    evaluates = member.worker == job.workers
     env = {**_environment(job, machine, config), **request.gpu_environment(job.gpus, member.worker)}
     env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
     listen = None
@@ -153,7 +152,7 @@ def spec(job: Job, machine: Machine, member: WorkerFolder, config: dict[str, Any
         "worker": member.worker,
         "clock": clock + machine.ahead,
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
-        "alone": evaluates and job.evaluator != job.payload,
+        "alone": member.worker == job.workers and job.evaluator != job.payload,
         "env": env,
         "host": machine.host,
         "listen": listen,

@@ -104,11 +104,9 @@ class Source(Protocol):
         """Kills workers; whether they are gone within so many seconds."""
         self.kill(keys)
         deadline = time.monotonic() + seconds
-        while len(self.ends(keys)) < len(keys):
-            if time.monotonic() > deadline:
-                return False
+        while len(self.ends(keys)) < len(keys) and time.monotonic() <= deadline:
             self.poll(0.05)
-        return True
+        return len(self.ends(keys)) == len(keys)
 
     def forget(self, keys: list[str]) -> None:
         for key in keys:

@@ -213,8 +213,7 @@ class Remote(Source):
         lost, addresses = self.lost(), self.addresses(self._folder.workers)
         running = [self._member[key] for key in self.started if key not in self.exited]
         by_address = {addresses[member]: member for member in running if member < len(addresses)}
-        asked = [member for member in by_address.values() if member not in lost]
-        numbers = {member: self._send(member, "reach", addresses=[*by_address]) for member in asked}
+        numbers = {k: self._send(k, "reach", addresses=[*by_address]) for k in by_address.values() if k not in lost}
         found = []
         for member, number in numbers.items():
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
