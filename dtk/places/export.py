@@ -236,14 +236,19 @@ def _take_in(fn: Any, found: Written) -> str:
     name = fn.__name__
     try:
         source = textwrap.dedent(inspect.getsource(fn))
-        ast.parse(source)
+        tree = ast.parse(source)
     except (OSError, TypeError, SyntaxError):  # the last: a lambda in the middle of a line
         return _("the source of {name} is not at hand", name=name)
     if inspect.isfunction(fn) and not _is_the_same(fn, source):
         return _("{name} is made in a way that its source alone does not repeat", name=name)
     if found.functions.setdefault(name, source) != source:
         return _("two functions are called {name}", name=name)
-    for captured, value in [*ship.captured(fn), *_at_its_head(fn, source)]:
+    # What default values, decorators and annotations name is not the function's code, but its source needs it. Names in
+    # its body may be its own, such as `_`, which IPython has as well.
+    for statement in tree.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            statement.body = []
+    for captured, value in [*ship.captured(fn), *_named(fn, tree)]:
         if captured == ship.DEFAULT_VALUE:
             continue  # the source has it
         line = _of_value(captured, value)
@@ -255,14 +260,6 @@ def _take_in(fn: Any, found: Written) -> str:
         elif line and found.values.setdefault(captured, line) != line:
             return _("{name} has two values", name=captured)
     return ""
-
-
-def _at_its_head(fn: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """What default values, decorators and annotations name: not the function's code, but its source needs it."""
-    for statement in ast.parse(source).body:
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            statement.body = []  # names in there may be its own, such as `_`, which IPython has as well
-        yield from _named(fn, statement)
 
 
 def _named(fn: Any, tree: ast.AST) -> Iterator[tuple[str, Any]]:
