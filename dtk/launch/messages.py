@@ -7,7 +7,7 @@ From the kernel to the parent, and to an agent on another machine:
     WriteStacks
 
 A parent says once that it is Ready. An agent says by itself what workers write (FilePart), and how they are
-(VitalSigns).
+(VitalSigns). A `Speaker` is a process that is spoken to in this way.
 """
 
 from __future__ import annotations
