@@ -97,7 +97,7 @@ def test_a_cluster_that_starts_again_is_read_anew(folder):
     reader.look()
     for worker in folder.each:  # what dtk.launch.launch does when a port was taken
         worker.path.rename(worker.path.with_name(f"old-{worker.worker}"))
-    reader.watching = second
+    reader.begin(second)
     tell(folder.worker(0), events.Starting(1.1))
     reader.look()
     assert second.heard == [(0, events.Starting(1.1))]

@@ -66,14 +66,6 @@ def follower_of(
     env = dict(job.env)
     if job.program and job.mode == "cluster" and job.workers > 1:
         env.setdefault("TF_CONFIG", chief_config(job.workers))
-    asked = {
-        "dir": str(run.path),
-        "workers": run.workers,
-        "levels": {str(number): level for number, level in levels.items()},
-        "counts": counts,
-        "title": _("each step again, by {whom}", whom=whom(replicas)),
-        "steps": steps,
-    }
     return replace(
         job,
         workers=1,
@@ -84,5 +76,12 @@ def follower_of(
         evaluator=None,
         gpus=(),
         stall_timeout=STALL,
-        follow=asked,
+        follow={
+            "dir": str(run.path),
+            "workers": run.workers,
+            "levels": {str(number): level for number, level in levels.items()},
+            "counts": counts,
+            "title": _("each step again, by {whom}", whom=whom(replicas)),
+            "steps": steps,
+        },
     )

@@ -30,6 +30,7 @@ from dtk.launch import folders, messages, warm
 from dtk.launch.messages import Incoming, Message, as_line
 from dtk.records import GROWING, RunFolder
 from dtk.watch.reader import size
+from dtk.worker.process import WorkerSpec
 
 MODULES = "modules"  # in a run's directory: those that the kernel has beside its notebook
 TURN_SECONDS = 0.25  # in which nothing is heard and no worker ends: between two looks at files and vitals
@@ -51,7 +52,7 @@ class Agent:
         self.root = self._own or Path(storage).expanduser()
         self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
         self._said: list[Message] = []
-        self._waiting: list[messages.Start] = []  # workers to be started when the parent is ready
+        self._waiting: dict[str, tuple[Path, WorkerSpec]] = {}  # workers to be started when the parent is ready
         self._workers: dict[str, Path] = {}  # each with its corner of the run's directory
         self._news = News()
         self._port = contextlib.ExitStack()  # what holds the next worker's port open
@@ -64,7 +65,7 @@ class Agent:
             case messages.Start():
                 self._start(message)
             case messages.Kill(keys):
-                self._waiting = [each for each in self._waiting if each.key not in keys]
+                self._waiting = {key: start for key, start in self._waiting.items() if key not in keys}
                 self.source.kill(keys)
             case messages.WriteStacks(key) if key in self.source.started:
                 self.source.ask(key)
@@ -88,9 +89,7 @@ class Agent:
     def answer_reserve(self) -> Found:
         """A port that is free, and held open until a worker starts."""
         self._port.close()
-        held = self._port.enter_context(socket.socket())
-        held.bind(("", 0))
-        held.listen()
+        held = self._port.enter_context(socket.create_server(("", 0)))
         return {"port": held.getsockname()[1]}
 
     def answer_reach(self, addresses: list[str]) -> Found:
@@ -107,13 +106,11 @@ class Agent:
     def answer_shares(self, name: str, touch: bool) -> Found:
         """Whether a file is there, in its storage; made where it has to be touched."""
         path = self.root / name
-        try:
+        with contextlib.suppress(OSError):  # it is not found, then
             if touch:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 path.touch()
-            return {"found": path.exists()}
-        except OSError:
-            return {"found": False}
+        return {"found": os.path.exists(path)}
 
     def _start(self, message: messages.Start) -> None:
         self._port.close()
@@ -126,7 +123,7 @@ class Agent:
             part = run / f"{name}.{spec['worker']}"
             part.write_bytes(base64.b64decode(data))
             part.replace(run / name)
-        corner = _corner(message)
+        corner = RunFolder.of(run).members[spec["worker"]].path
         for number in range(1, attempt):
             (run / f"attempt-{number}").mkdir(exist_ok=True)
         before = run / f"attempt-{attempt - 1}" / corner.name
@@ -139,7 +136,7 @@ class Agent:
         spec["env"] = {**base, **spec["env"], **own}
         spec["cwd"] = os.getcwd()
         spec["sys_path"] = [str(run / MODULES), *(path or os.getcwd() for path in sys.path)]
-        self._waiting.append(message)
+        self._waiting[message.key] = corner, spec
 
     def answer_end(self, run: str, known: list[str]) -> Found:
         """Says first what the function wrote into the run's directory, but for names at its top that are known."""
@@ -160,9 +157,7 @@ class Agent:
         """What there is to say, after a wait of up to `seconds` for the end of a worker."""
         self._start_waiting()
         self.source.poll(seconds)
-        exited = dict(self.source.exited)
-        if not self.source.lives():  # killed from outside; the system kills its workers along with it
-            exited = {key: exited.get(key, (-9, time.monotonic())) for key in self._workers}
+        exited = self.source.ends(self._workers)
         said, self._said = self._said, []
         ended: list[Message] = []
         for key, corner in list(self._workers.items()):
@@ -180,18 +175,18 @@ class Agent:
     def _start_waiting(self) -> None:
         if not self._waiting or not (self.source.ready or not self.source.lives()):
             return  # its imports go on
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         try:
             self.source.wait_ready(lambda: None)
-            for start in waiting:
-                self._workers[start.key] = _corner(start)
-                self.source.start(start.key, start.spec)
-            self.source.wait_started([start.key for start in waiting])
-            self._said += [messages.WorkerStarted(start.key, self.source.started[start.key]) for start in waiting]
+            for key, (corner, spec) in waiting.items():
+                self._workers[key] = corner
+                self.source.start(key, spec)
+            self.source.wait_started([*waiting])
+            self._said += [messages.WorkerStarted(key, self.source.started[key]) for key in waiting]
         except (DtkError, OSError, KeyError) as error:
             number = getattr(error, "errno", None) or 0
             words = getattr(error, "strerror", None) or str(error)
-            self._said += [messages.Refused(start.key, number, words) for start in waiting]
+            self._said += [messages.Refused(key, number, words) for key in waiting]
 
     def close(self) -> None:
         """Ends every worker, and removes what is left here of their runs."""
@@ -199,10 +194,6 @@ class Agent:
         self.source.close()
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
-
-
-def _corner(start: messages.Start) -> Path:
-    return RunFolder.of(Path(start.spec["dir"])).members[start.spec["worker"]].path
 
 
 ALIVE_SECONDS = 5.0  # between two signs of life

@@ -69,9 +69,8 @@ def locked(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[None]:
 
 
 def _make_room(runs: Path) -> None:
-    kept = sorted(runs.iterdir(), key=lambda path: path.name)
     ours = {folder.path for folder in list(_held)}
-    for path in kept[: max(0, len(kept) - KEPT_RUNS)]:
+    for path in sorted(runs.iterdir())[:-KEPT_RUNS]:
         if path in ours or not _is_free(path):
             continue
         # OSError: a run that is going on, or another kernel was quicker.

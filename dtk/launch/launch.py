@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
-import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment, limits
@@ -90,10 +89,10 @@ def launch(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str,
 
 def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str, Any]]:
     folder = reader.folder
-    starting = [Line.of("starting")] * len(folder.members)
-    source = job.place.open(job, folder, lambda: tick(starting))
+    source = job.place.open(job, folder, lambda: tick([Line.of("starting")] * len(folder.members)))
     configs, found = specs(job, folder, source, clock)
-    with Members(source, reader, found, clock) as members:
+    members = Members(source, reader, found, clock)
+    with members.running():
         _wait(members, job, clock, tick)
     return configs
 
@@ -140,7 +139,6 @@ def _versions() -> str:
 
 def spec(job: Job, machine: Machine, member: WorkerFolder, config: dict[str, Any] | None, clock: float) -> WorkerSpec:
     """What starts one member on its machine."""
-    evaluates = member.worker == job.workers
     env = {**_environment(job, machine, config), **request.gpu_environment(job.gpus, member.worker)}
     env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
     listen = None
@@ -152,7 +150,7 @@ def spec(job: Job, machine: Machine, member: WorkerFolder, config: dict[str, Any
         "worker": member.worker,
         "clock": clock + machine.ahead,
         # An evaluator that runs the workers' function is given a strategy of the workers' kind, of one replica.
-        "alone": evaluates and job.evaluator != job.payload,
+        "alone": member.worker == job.workers and job.evaluator != job.payload,
         "env": env,
         "host": machine.host,
         "listen": listen,
@@ -180,8 +178,7 @@ def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> d
         env["TF_USE_LEGACY_KERAS"] = "1" if job.keras == 2 else "0"
     # On another machine, or once the function has changed its directory, nothing else would tell it.
     env[ASKED] = language()
-    changed = {**env, **job.env}
-    return {name: value for name, value in changed.items() if value is not None}
+    return {name: value for name, value in {**env, **job.env}.items() if value is not None}
 
 
 def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:
@@ -260,53 +257,42 @@ _CUT_SECONDS = 5.0  # of silence of all workers before their machines are asked,
 
 
 class Members:
-    """The processes of one attempt: the workers, then the evaluator where there is one.
-
-    Leaving the `with` block kills them and waits until they are gone.
-    """
+    """The processes of one attempt: the workers, then the evaluator where there is one."""
 
     def __init__(self, source: Source, reader: Reader, specs: list[WorkerSpec], clock: float):
         self.source, self.reader, self.specs = source, reader, specs
         self.folder = folder = reader.folder
         self._asked = 0.0
-        self._begun: list[str] = []  # keys of those that were asked for
         self.keys = [f"{folder.path.name}-{time.monotonic_ns()}-{member.path.name}" for member in folder.members]
         self.watch = Watch(folder, clock, [spec["host"] for spec in specs])
-        reader.watching = self.watch
+        reader.begin(self.watch)
         self.signs = Signs(self.watch, reader, self.source, self.keys)
 
-    def __enter__(self) -> Members:
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Starts them. Leaving the `with` block kills them and waits until they are gone, whatever happened."""
+        begun = []  # keys of those that were asked for
         try:
             for key, spec in zip(self.keys, self.specs, strict=True):
-                self._begun.append(key)
+                begun.append(key)
                 self.source.start(key, spec)
             self.source.wait_started(self.keys)
-        except BaseException:  # interrupted half-way: those that did start must go
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            if isinstance(error, KeyboardInterrupt):
+            try:
+                yield
+            except KeyboardInterrupt:
                 self.explain()  # where they were is a question of whoever interrupted them
+                raise
         finally:
-            self.close()
-
-    def close(self) -> None:
-        if not self.source.kill_and_wait(self._begun, KILL_SECONDS):
-            self.source.close()  # takes all its workers with it; the next run starts a new parent
-        self.source.forget(self.keys)
-        self.reader.watching = None
+            if not self.source.kill_and_wait(begun, KILL_SECONDS):
+                self.source.close()  # takes all its workers with it; the next run starts a new parent
+            self.source.forget(self.keys)
+            self.reader.watching = None
 
     def look(self, seconds: float) -> None:
         """Takes in what happened, waiting up to `seconds` for the end of a process."""
         self.source.poll(seconds)
-        exits = {k: self.source.exited[key] for k, key in enumerate(self.keys) if key in self.source.exited}
-        if not self.source.lives():
-            now = time.monotonic()  # killed from outside; the system kills its workers along with it
-            exits = {k: exits.get(k, (-signal.SIGKILL, now)) for k in range(len(self.keys))}
-        self.watch.take_exits(exits)
+        exits = self.source.ends(self.keys)
+        self.watch.take_exits({k: exits[key] for k, key in enumerate(self.keys) if key in exits})
         for member, words in self.source.lost().items():
             self.watch.heard[member].lost = words
         self.reader.look()  # after the exits: what a process wrote before its end is then known
@@ -336,11 +322,10 @@ class Members:
 
         Asked of the machines only where every worker is silent, or `anew`.
         """
-        now = time.monotonic()
-        if not anew:
-            if now - self._asked < _CUT_SECONDS or self.signs.quiet_seconds(self.folder.each) < _CUT_SECONDS:
-                return None
-            self._asked = now
+        quiet = min(time.monotonic() - self._asked, self.signs.quiet_seconds(self.folder.each))
+        if quiet < _CUT_SECONDS and not anew:
+            return None
+        self._asked = time.monotonic()
         found = self.source.cut()
         return waiting.cut(self.workers(), found, self.watch.hosts) if found else None
 
@@ -359,9 +344,7 @@ class Members:
         found = blame_of(self.watch, states, slept, lambda: self.cut(anew=True))
         others = {failure.member for failure in self.watch.failures()} - {found.worker}
         marked = [replace(state, what="consequence") if state.member in others else state for state in states]
-        graph = waiting.explain(marked, found.worker)
-        if found.apart:
-            graph = Waiting(marked, [], "order", found.words)
+        graph = Waiting(marked, [], "order", found.words) if found.apart else waiting.explain(marked, found.worker)
         waiting.save(self.folder, graph)
         return error_of(self.watch, found)
 

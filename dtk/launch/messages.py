@@ -7,13 +7,18 @@ From the kernel to the parent, and to an agent on another machine:
     WriteStacks
 
 A parent says once that it is Ready. An agent says by itself what workers write (FilePart), and how they are
-(VitalSigns).
+(VitalSigns). A `Speaker` is a process that is spoken to in this way.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import Any, NamedTuple
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from dtk.worker.process import WorkerSpec
 
@@ -125,6 +130,45 @@ def from_line(line: bytes | str) -> Message:
         raise ValueError(f"no message: {line!r}")
     message: Message = _KINDS[found[0]](*found[1:])
     return message
+
+
+END_SECONDS = 4.0  # how long a process may take to end all that is below it
+
+
+class Speaker:
+    """A process that hears messages by its stdin, says them by its stdout, and ends when its stdin does.
+
+    Raises OSError where its command can't be run. log: gets its stderr.
+    """
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: Path):
+        self._lock = threading.Lock()
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                env=env,
+                start_new_session=True,  # an interrupt of the kernel's process group is not for it
+            )
+        self._in, self.out = cast(BinaryIO, self.process.stdin), cast(BinaryIO, self.process.stdout)
+
+    def send(self, message: Message) -> None:
+        """Does nothing where it is dead or closed."""
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._in.write(as_line(message))
+            self._in.flush()
+
+    def close(self) -> None:
+        """Ends it, and waits until it is gone."""
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._in.close()
+        try:
+            self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # it can't reach its machine any more; or is a guard, whose parent and workers go along
+            self.process.wait()
 
 
 class Incoming:

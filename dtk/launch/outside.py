@@ -65,20 +65,19 @@ def main(directory: Path, out: Path | None) -> int:
 def wait_for_names(config: Mapping[str, Any]) -> None:
     """Returns when every worker's name is known; ClusterConfigError names one that stays unknown."""
     deadline, said = time.monotonic() + NAME_SECONDS, False
-    for address in config["cluster"]["worker"]:
-        host = address.rpartition(":")[0]
-        while True:
-            try:
-                socket.getaddrinfo(host, None)
-                break
-            except OSError as error:
-                if time.monotonic() > deadline:
-                    words = N_("dtk worker: no address is known of {host} ({why}); does its pod or node run?")
-                    raise ClusterConfigError(_(words, host=host, why=error.strerror)) from None
-                if not said:
-                    said = True
-                    environment.say(_("waits until the name {host} is known", host=host))
-                time.sleep(1)
+    hosts = [address.rpartition(":")[0] for address in config["cluster"]["worker"]]
+    while hosts:
+        try:
+            socket.getaddrinfo(hosts[0], None)
+            del hosts[0]
+        except OSError as error:
+            if time.monotonic() > deadline:
+                words = N_("dtk worker: no address is known of {host} ({why}); does its pod or node run?")
+                raise ClusterConfigError(_(words, host=hosts[0], why=error.strerror)) from None
+            if not said:
+                said = True
+                environment.say(_("waits until the name {host} is known", host=hosts[0]))
+            time.sleep(1)
 
 
 def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str, Any]) -> int:
@@ -86,10 +85,13 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
     program = folder.path / PROGRAM
     payload = ship.pack(Program(str(program), module=False), (), {}) if program.exists() else None
     job = replace(again.job_of(folder, {}, payload), workers=len(addresses))
-    began = _began(run.path)
-    host = addresses[index].rpartition(":")[0]
-    share = sum(address.rpartition(":")[0] == host for address in addresses)
-    machine = Machine(platform.node(), os.environ, environment.cores(), share, run.path)
+    run.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mark = run.path / "began"  # by the first of the workers that see this directory: their common zero
+    with contextlib.suppress(FileExistsError):
+        mark.open("x").close()
+    began = mark.stat().st_mtime
+    hosts = [address.rpartition(":")[0] for address in addresses]
+    machine = Machine(platform.node(), os.environ, environment.cores(), hosts.count(hosts[index]), run.path)
     spec = launch.spec(job, machine, run.worker(index), config, time.monotonic() - (time.time() - began))
     files = {path.name: path.read_bytes() for path in folder.path.glob("*.pkl")} | {"function.pkl": job.payload}
     files |= {"sources.json": (folder.path / "sources.json").read_bytes(), "job.json": launch.as_json(job).encode()}
@@ -103,14 +105,6 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
         words = None if code == 0 else _("{name} {words}", name=called("worker", 0), words=exit_in_words(code))
         run.save_attempt(1, words, 0.0, time.time() - began)
     return 128 - code if code < 0 else code
-
-
-def _began(run: Path) -> float:
-    """When the first of the workers began that see this directory, by the wall clock: their common zero."""
-    run.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        (run / "began").open("x").close()
-    return (run / "began").stat().st_mtime
 
 
 def _follow(agent: Agent, run: RunFolder, index: int) -> int:
@@ -128,14 +122,11 @@ def _follow(agent: Agent, run: RunFolder, index: int) -> int:
                     return 0 if finished is not None else message.code
         if finished is None and of_kind(run.worker(index).events, Finished):
             finished = time.monotonic()
-        if finished is not None and (_all_ended(run) or time.monotonic() > finished + END_SECONDS):
-            agent.take(Kill([_KEY]))
-
-
-def _all_ended(run: RunFolder) -> bool:
-    """Whether no worker that is seen from here trains any more: those of other machines' directories are not."""
-    seen = [worker for worker in run.each if worker.path.exists()]
-    return all(of_kind(worker.events, Finished) or worker.error for worker in seen)
+        if finished is not None:
+            seen = [worker for worker in run.each if worker.path.exists()]  # not those of other machines' directories
+            ended = all(of_kind(worker.events, Finished) or worker.error for worker in seen)
+            if ended or time.monotonic() > finished + END_SECONDS:
+                agent.take(Kill([_KEY]))
 
 
 # ---- who a worker is, by what its engine says: TF_CONFIG, or the environment of Slurm's tasks and Kubernetes' pods
@@ -153,7 +144,10 @@ def find(env: Mapping[str, str]) -> dict[str, Any] | None:
     if "TF_CONFIG" in env:
         return dict(json.loads(env["TF_CONFIG"]))
     if "SLURM_PROCID" in env:
-        hosts, index = _of_slurm(env), int(env["SLURM_PROCID"])
+        index = int(env["SLURM_PROCID"])
+        nodes = slurm_says(["scontrol", "show", "hostnames", env["SLURM_STEP_NODELIST"]]).split()
+        tasks = zip(nodes, _counts(env["SLURM_STEP_TASKS_PER_NODE"]), strict=True)
+        hosts = [node_address(node) for node, count in tasks for _task in range(count)]
     elif "JOB_COMPLETION_INDEX" in env:
         hosts = [f"{env['DTK_JOB']}-{k}.{env['DTK_SERVICE']}" for k in range(int(env["DTK_WORKERS"]))]
         index = int(env["JOB_COMPLETION_INDEX"])
@@ -161,13 +155,6 @@ def find(env: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     first = int(env.get("DTK_PORT", PORT))
     return tf_configs([f"{host}:{first + k}" for k, host in enumerate(hosts)])[index]
-
-
-def _of_slurm(env: Mapping[str, str]) -> list[str]:
-    """The address of each task's node, by number of task."""
-    nodes = slurm_says(["scontrol", "show", "hostnames", env["SLURM_STEP_NODELIST"]]).split()
-    counts = _counts(env["SLURM_STEP_TASKS_PER_NODE"])
-    return [node_address(node) for node, tasks in zip(nodes, counts, strict=True) for _ in range(tasks)]
 
 
 def _counts(text: str) -> list[int]:

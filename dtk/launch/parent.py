@@ -66,8 +66,7 @@ def main() -> None:
         die_with(guard)
         _serve(options)
         return
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)  # the events' pipe: the kernel sees its end when the parent ends
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the events' pipe: the kernel sees its end when the parent ends
     try:
         status = _watch(kernel, child)
     except SystemExit:
@@ -176,18 +175,16 @@ def _serve(options: dict[str, Any]) -> None:
 
     adopt_orphans()
     commands, events = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # file descriptor 2 is this parent's log; nothing that is imported may speak on the event pipe
     parent = _Parent(commands, events, options["fork"], options["idle"], worker.main)
     problem = _preload(options["preload"])
-    if problem:
-        os.write(events, as_line(Ready(problem)))
-        return
     gc.collect()
     gc.freeze()  # what is here stays: a worker's collector must not touch, and so copy, the shared pages
     parent.used = time.monotonic()
-    os.write(events, as_line(Ready()))
+    os.write(events, as_line(Ready(problem)))
+    if problem:
+        return
     try:
         parent.serve()
     finally:
@@ -195,7 +192,8 @@ def _serve(options: dict[str, Any]) -> None:
         os._exit(0)  # no joining of children: they have just been killed
 
 
-def _preload(modules: list[str]) -> str | None:
+def _preload(modules: list[str]) -> str:
+    """Why they can't be imported; "" where they are."""
     for name in modules:
         try:
             importlib.import_module(name)
@@ -208,4 +206,4 @@ def _preload(modules: list[str]) -> str | None:
         from dtk.compat import binding
 
         binding.patch()  # once, for all workers that are forked from here
-    return None
+    return ""

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -87,6 +88,11 @@ class Source(Protocol):
         """Whether it can still start and end processes; where not, all of them are gone."""
         return True
 
+    def ends(self, keys: Collection[str]) -> dict[str, tuple[int, float]]:
+        """How those of the processes ended that have: where it does not live, the system has killed them with it."""
+        now, lives = time.monotonic(), self.lives()
+        return {key: self.exited.get(key, (-signal.SIGKILL, now)) for key in keys if key in self.exited or not lives}
+
     def lost(self) -> dict[int, str]:
         """Members whose machine can't be reached any more, each with what is said of it."""
         return {}
@@ -98,11 +104,9 @@ class Source(Protocol):
         """Kills workers; whether they are gone within so many seconds."""
         self.kill(keys)
         deadline = time.monotonic() + seconds
-        while not all(key in self.exited for key in keys) and self.lives():
-            if time.monotonic() > deadline:
-                return False
+        while len(self.ends(keys)) < len(keys) and time.monotonic() <= deadline:
             self.poll(0.05)
-        return True
+        return len(self.ends(keys)) == len(keys)
 
     def forget(self, keys: list[str]) -> None:
         for key in keys:

@@ -85,17 +85,16 @@ def what_to_call(fn: Any, argv: Sequence[str], args: Sequence[Any], kwargs: Mapp
 def _program(named: str, argv: tuple[str, ...]) -> Program:
     """A script that can be read and compiled; or, where there is no such file, a module whose package can be found."""
     if os.path.isfile(named):
-        where = os.path.abspath(named)
+        program = Program(os.path.abspath(named), module=False, argv=argv)
         try:
-            with open(where, "rb") as file:
-                compile(file.read(), named, "exec")
+            program.uses("dtk")  # compiles it
         except (SyntaxError, ValueError) as error:  # the second: null bytes, in Python 3.11
             words = N_("{file} is no Python program as it stands: {why}")
             raise ClusterConfigError(_(words, file=named, why=error)) from None
         except OSError as error:
             words = N_("{file} can't be read: {reason}")
             raise ClusterConfigError(_(words, file=named, reason=error.strerror)) from None
-        return Program(where, module=False, argv=argv)
+        return program
     top = named.partition(".")[0]
     is_module = all(map(str.isidentifier, named.split("."))) and not named.endswith(".py")
     beside = os.path.exists(top) or os.path.exists(f"{top}.py")

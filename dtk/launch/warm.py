@@ -6,20 +6,19 @@ import atexit
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from multiprocessing import connection
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any
 
 from dtk import environment
 from dtk.compat.libraries import the_other_keras_2
 from dtk.errors import DtkError, seconds
 from dtk.language import N_, _
 from dtk.launch import messages
-from dtk.launch.messages import Incoming, Message, as_line
+from dtk.launch.messages import Incoming, Message, Speaker
 from dtk.launch.place import Machine, Place, Source, free_ports
 from dtk.records import RunFolder
 from dtk.worker.process import Vitals, WorkerSpec, ask, vitals
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets")
 IDLE_SECONDS = 3600.0  # a parent that was not used for so long ends
 SHARED_IDLE_SECONDS = 600.0  # the same on a JupyterHub, where its memory is other people's as well
-END_SECONDS = 4.0  # how long its guard may take to end all that is below it
 START_SECONDS = 300.0  # importing TensorFlow takes 4 to 30 s; beyond this something is broken
 
 # Few malloc arenas and large pages instead of an arena a thread and small ones: a further worker takes 0.35 instead of
@@ -59,32 +57,24 @@ class ParentProcess(Source):
         self.ready = False
         self._problem = ""  # why it can't start workers
         self._incoming = Incoming()
-        self._asked = self._answered = 0
+        self._answered = 0.0  # when a question was answered last
         self.log = environment.scratch() / f"parent-{os.getpid()}-{time.monotonic_ns()}.log"
         modules = [name for name in PRELOAD if name != the_other_keras_2()] if self.fork else []
         options = {"fork": self.fork, "isolated": self.isolated, "idle": idle_seconds(), "log": str(self.log)}
-        with self.log.open("wb", buffering=0) as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-                env={**MALLOC, **os.environ, "DTK_SCRATCH": str(self.log.parent)},
-                start_new_session=True,  # an interrupt of the kernel's process group is not for the parent
-            )
-        self._in, self._out = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
+        command = [sys.executable, "-c", _BOOT, json.dumps(sys.path), json.dumps({**options, "preload": modules})]
+        env = {**MALLOC, **os.environ, "DTK_SCRATCH": str(self.log.parent)}
+        self._speaker = Speaker(command, env, self.log)
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self._speaker.process.pid
 
     def fileno(self) -> int:
         """Can be read when there is something to poll."""
-        return self._out.fileno()
+        return self._speaker.out.fileno()
 
     def lives(self) -> bool:
-        return self._process.poll() is None
+        return self._speaker.process.poll() is None
 
     def wait_ready(self, tick: Callable[[], None]) -> None:
         """Returns when workers can be started; calls `tick` about ten times a second while it waits."""
@@ -103,11 +93,9 @@ class ParentProcess(Source):
 
     def _answers(self, pid: int, tick: Callable[[], None]) -> bool:
         """Whether it is still there, asked and not guessed; a question counts as use, and puts off its end."""
-        with self._lock:
-            self._asked += 1
-            asked = self._asked
-        self._send(messages.Query(asked, "alive"))
-        deadline = time.monotonic() + self.answer_seconds
+        asked = time.monotonic()
+        deadline = asked + self.answer_seconds
+        self._send(messages.Query(0, "alive"))
         while self._answered < asked and self.pid == pid:  # another thread may replace it meanwhile
             if not self.lives() or time.monotonic() > deadline:
                 return False
@@ -142,8 +130,7 @@ class ParentProcess(Source):
         self._send(messages.Start(key, spec))
 
     def kill(self, keys: list[str]) -> None:
-        now = time.monotonic()
-        self.exited.update({key: (-9, now) for key in keys if key in self.refused})
+        self.exited.update({key: (-9, time.monotonic()) for key in keys if key in self.refused})
         self._send(messages.Kill(keys))
 
     def vitals(self, key: str) -> Vitals | None:
@@ -153,17 +140,14 @@ class ParentProcess(Source):
         ask(self.started[key])
 
     def _send(self, message: Message) -> None:
-        try:
-            with self._lock:
-                self._in.write(as_line(message))
-        except (OSError, ValueError):
-            pass  # the parent is dead or closed, and its workers with it: `lives` tells the caller
+        with self._lock:  # where the parent is dead or closed, its workers are with it: `lives` tells the caller
+            self._speaker.send(message)
 
     def poll(self, timeout: float) -> None:
         with self._lock:
-            if self._out.closed or not connection.wait([self._out.fileno()], timeout):
+            if self._speaker.out.closed or not connection.wait([self.fileno()], timeout):
                 return
-            data = os.read(self._out.fileno(), 1 << 16)
+            data = os.read(self.fileno(), 1 << 16)
             if not data:  # the parent closed its end: don't spin until its death is seen
                 time.sleep(min(timeout, 0.02))
             for message in self._incoming.take(data):
@@ -179,19 +163,14 @@ class ParentProcess(Source):
                 self.refused[key] = (number, words)
             case messages.Ready(problem):
                 self.ready, self._problem = not problem, problem
-            case messages.Answer(number):
-                self._answered = number
+            case messages.Answer():
+                self._answered = time.monotonic()
 
     def close(self) -> None:
         """Ends the parent, and with it any worker that is left."""
         with self._lock:
-            self._in.close()
-            try:
-                self._process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()  # the parent and its workers ask the system to be killed with it
-                self._process.wait()
-            self._out.close()
+            self._speaker.close()
+            self._speaker.out.close()
             if not self._problem:
                 with contextlib.suppress(OSError):  # it is gone already
                     self.log.unlink()

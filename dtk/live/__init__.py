@@ -42,7 +42,7 @@ class Counting(Live):
     SOONEST, EVERY = 2.0, 0.5  # seconds: what is over by then needs no line, and how often the line is renewed
 
     def __init__(self, reader: Reader, title: str, steps: int):
-        self._process, self._title, self._steps = reader.members[0], title, steps
+        self._reader, self._title, self._steps = reader, title, steps
         self._next, self._shown = time.monotonic() + self.SOONEST, ""
         self._handle: Any = None  # of the line in a notebook, whose stderr keeps all
 
@@ -50,7 +50,7 @@ class Counting(Live):
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self.EVERY
-        words = _("step {step} of {total}", step=self._process.step, total=self._steps)
+        words = _("step {step} of {total}", step=self._reader.members[0].step, total=self._steps)
         self._write(_("{name}: {words}", name=self._title, words=words))
 
     def close(self, outcome: str, finished: bool = False) -> None:

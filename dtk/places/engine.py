@@ -213,8 +213,7 @@ class Remote(Source):
         lost, addresses = self.lost(), self.addresses(self._folder.workers)
         running = [self._member[key] for key in self.started if key not in self.exited]
         by_address = {addresses[member]: member for member in running if member < len(addresses)}
-        asked = [member for member in by_address.values() if member not in lost]
-        numbers = {member: self._send(member, "reach", addresses=[*by_address]) for member in asked}
+        numbers = {k: self._send(k, "reach", addresses=[*by_address]) for k in by_address.values() if k not in lost}
         found = []
         for member, number in numbers.items():
             with contextlib.suppress(ClusterConfigError):  # lost in this moment
@@ -241,13 +240,10 @@ class Remote(Source):
         if now - self._polled > LOST_SECONDS / 2:  # this process was away, or had no run: what came has yet to be heard
             self._heard = [now] * len(self._heard)
         self._polled = now
-        try:
-            member, message = self._queue.get(timeout=timeout)
-        except queue.Empty:
-            return
-        self._take(member, message)
-        while not self._queue.empty():
-            self._take(*self._queue.get())
+        with contextlib.suppress(queue.Empty):
+            self._take(*self._queue.get(timeout=timeout))
+            while True:
+                self._take(*self._queue.get_nowait())
 
     def kill(self, keys: list[str]) -> None:
         now, lost = time.monotonic(), self.lost()
@@ -323,8 +319,7 @@ def _other_versions(each: LentMachine, own: Mapping[str, Any], lent: Sequence[Le
     if there["Python"].split(".")[:2] != own["Python"].split(".")[:2]:
         words = N_("Python {there} there, {here} here; a pickled function fits one minor version only")
         return _(words, there=there["Python"], here=own["Python"])
-    here = platform.node()
-    wanted = {"tensorflow": (first, lent[0].host), "dtk": (own, here), "keras": (first, lent[0].host)}
+    wanted = {"tensorflow": (first, lent[0].host), "dtk": (own, platform.node()), "keras": (first, lent[0].host)}
     for package, (versions, other) in wanted.items():
         if there[package] is None and package != "keras":
             return _("{package} is not installed there, for the Python that is started", package=package)

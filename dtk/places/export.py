@@ -8,6 +8,7 @@ import re
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -197,17 +198,17 @@ def job_name(name: str) -> str:
 # ---- a function as a program that a person can read and change: its source, what it calls, and what it captures
 
 
+@dataclass
 class Written:
     """The parts of a program. imports: lines; values: assignments; functions: sources, each after those it needs.
 
     reason: why there is no such program; "" where there is one.
     """
 
-    def __init__(self) -> None:
-        self.imports: dict[str, None] = {}
-        self.values: dict[str, str] = {}
-        self.functions: dict[str, str] = {}
-        self.reason = ""
+    imports: set[str] = field(default_factory=set)
+    values: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
 
     def text(self) -> str:
         """Imports, values and functions as one text."""
@@ -235,14 +236,19 @@ def _take_in(fn: Any, found: Written) -> str:
     name = fn.__name__
     try:
         source = textwrap.dedent(inspect.getsource(fn))
-        ast.parse(source)
+        tree = ast.parse(source)
     except (OSError, TypeError, SyntaxError):  # the last: a lambda in the middle of a line
         return _("the source of {name} is not at hand", name=name)
     if inspect.isfunction(fn) and not _is_the_same(fn, source):
         return _("{name} is made in a way that its source alone does not repeat", name=name)
     if found.functions.setdefault(name, source) != source:
         return _("two functions are called {name}", name=name)
-    for captured, value in [*ship.captured(fn), *_at_its_head(fn, source)]:
+    # What default values, decorators and annotations name is not the function's code, but its source needs it. Names in
+    # its body may be its own, such as `_`, which IPython has as well.
+    for statement in tree.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            statement.body = []
+    for captured, value in [*ship.captured(fn), *_named(fn, tree)]:
         if captured == ship.DEFAULT_VALUE:
             continue  # the source has it
         line = _of_value(captured, value)
@@ -250,22 +256,10 @@ def _take_in(fn: Any, found: Written) -> str:
             kind = type(value).__name__
             return _("{owner} captures {name}, a {kind}", owner=name, name=captured, kind=kind)
         if line.startswith(("import ", "from ")):
-            found.imports[line] = None
+            found.imports.add(line)
         elif line and found.values.setdefault(captured, line) != line:
             return _("{name} has two values", name=captured)
     return ""
-
-
-def _at_its_head(fn: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """What default values, decorators and annotations name: not the function's code, but its source needs it."""
-    for statement in ast.parse(source).body:
-        heads: list[ast.AST | None] = [statement]
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            # Names inside of a function may be its own, such as `_`, which IPython has as well.
-            heads = [statement.args, *statement.decorator_list, statement.returns]
-        for head in heads:
-            if head is not None:
-                yield from _named(fn, head)
 
 
 def _named(fn: Any, tree: ast.AST) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,14 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING
 
 from dtk import environment, faults
 from dtk.errors import ClusterConfigError, whole_number
 from dtk.faults import Fault
 from dtk.language import N_, _
 from dtk.launch.agent import ALIVE_SECONDS
-from dtk.launch.messages import FilePart, Gone, Message, Query, as_line, from_line
+from dtk.launch.messages import FilePart, Gone, Message, Query, Speaker, from_line
 from dtk.places.engine import Engine, LentMachine, OnMessage, enough
 from dtk.worker.process import signal_below
 
@@ -35,61 +34,37 @@ if TYPE_CHECKING:
     from dtk.records import RunFolder
 
 MOST = 16
-END_SECONDS = 4.0
 
 
-class Pipes:
+class Pipes(Speaker):
     """An agent that a command starts, on this machine or another: `srun`, `ssh`, `ip netns exec`.
 
     command: with `python -m dtk agent` at its end. log: gets what the command and the agent print beside messages.
     """
 
     def __init__(self, command: Sequence[str], heard: OnMessage, log: Path):
-        self._log, self._lock = log, threading.Lock()
+        self._log = log
         try:
-            with log.open("wb") as file:
-                self._process = subprocess.Popen(
-                    list(command),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=file,
-                    start_new_session=True,  # an interrupt of the kernel's process group is not for the agent
-                    env={name: value for name, value in os.environ.items() if name != "TF_CONFIG"},
-                )
+            super().__init__(command, {name: os.environ[name] for name in os.environ if name != "TF_CONFIG"}, log)
         except OSError as error:
             words = N_("{command}, which is to start dtk's agent on another machine, can't be run here ({why})")
             why = (error.strerror or str(error)).lower()
             raise ClusterConfigError(_(words, command=command[0], why=why)) from None
-        self._in, self._out = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
         threading.Thread(target=self._hear, args=(heard,), daemon=True).start()
 
     def _hear(self, heard: OnMessage) -> None:
         sent = time.monotonic()
-        with contextlib.suppress(ValueError, OSError), self._out as said:
+        with contextlib.suppress(ValueError, OSError), self.out as said:
             for line in said:
                 if time.monotonic() - sent > ALIVE_SECONDS:  # it speaks four times a second, and asks for as little
                     sent = time.monotonic()
                     self.send(Query(0, "alive"))
                 with contextlib.suppress(ValueError):  # a line that the command itself prints
                     heard(from_line(line))
-        words = _("ended with exit code {code}", code=self._process.wait())
+        words = _("ended with exit code {code}", code=self.process.wait())
         with contextlib.suppress(OSError):
             words = self._log.read_text(errors="replace").strip().rpartition("\n")[2].strip() or words
         heard(Gone(words))
-
-    def send(self, message: Message) -> None:
-        with self._lock, contextlib.suppress(OSError, ValueError):
-            self._in.write(as_line(message))
-            self._in.flush()
-
-    def close(self) -> None:
-        with self._lock, contextlib.suppress(OSError, ValueError):
-            self._in.close()
-        try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()  # of a command that can't reach its machine any more
-            self._process.wait()
 
 
 class Hosts(Engine):
@@ -203,8 +178,7 @@ class Practice(Hosts):
             self.storage = tempfile.mkdtemp(prefix="practice-", dir=environment.scratch())
             self._ends.callback(shutil.rmtree, self.storage, ignore_errors=True)
             self._ends.callback(self._traps.clear)
-        watched = [partial(self._traps.watch, *each) for each in enumerate(heard)]
-        self._traps.machines = super().lend(watched, tick)
+        self._traps.machines = super().lend([partial(self._traps.watch, *each) for each in enumerate(heard)], tick)
         for each in self._traps.machines:
             each.name = f"node-{int(each.address.rpartition('.')[2]) - 1}"
         return self._traps.machines

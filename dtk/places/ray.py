@@ -120,7 +120,8 @@ class Ray(Engine):
         self._check(ray, len(heard))
         bundles = [self.resources] * len(heard)
         group = ray.util.placement_group(bundles, strategy="SPREAD")
-        self.given_back.callback(_remove, group)
+        self.given_back.enter_context(contextlib.suppress(Exception))  # Ray's own end has been quicker
+        self.given_back.callback(ray.util.remove_placement_group, group)
         if not group.wait(READY_SECONDS):
             words = N_("Ray found no room for {workers} workers of {resources} in {seconds:g} s")
             what = _(words, workers=len(heard), resources=self.resources, seconds=READY_SECONDS)
@@ -188,13 +189,6 @@ def _reach(address: str | None) -> None:
         why = (getattr(error, "strerror", None) or str(error)).lower()
         what = _(_NO_CLUSTER, address=address, why=why)
         raise ClusterConfigError(what, remedy=_("`ray start --head` on its first node prints the address")) from None
-
-
-def _remove(group: Any) -> None:
-    import ray
-
-    with contextlib.suppress(Exception):  # Ray's own end has been quicker
-        ray.util.remove_placement_group(group)
 
 
 def _in_short(error: BaseException) -> str:

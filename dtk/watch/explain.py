@@ -114,10 +114,9 @@ def _stable(kind: str, message: str) -> str:
     lines = _paragraph(_ESCAPES.sub("", message))
     if lines[:1] == ["Graph execution error:"]:  # then the place where each node was made, and then what went wrong
         lines = [line for line in lines[1:] if not line.startswith(_OF_NODES)] or lines
-    line = lines[0] if lines else ""
-    while len(lines) > 1 and line.endswith(":"):  # what it announces is on the next line
-        lines = lines[1:]
-        line = f"{line} {lines[0]}"
+    line, *rest = lines or [""]
+    while rest and line.endswith(":"):  # what it announces is on the next line
+        line = f"{line} {rest.pop(0)}"
     line = _anonymous(line).removeprefix(f"{kind}: ")  # AutoGraph says the kind again
     if len(line) <= _LONGEST:
         return line

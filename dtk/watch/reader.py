@@ -29,21 +29,13 @@ class Member:
         self.folder = folder
         self.sizes = [0] * len(_FILES)
         # As text: these are asked for so often that joining paths would be most of the work.
-        self._folder, self._paths = str(folder.path), [str(folder.path / name) for name in _FILES]
-        self._inode = 0
-        self._begin()
-
-    def _begin(self) -> None:
+        self._paths = [str(folder.path / name) for name in _FILES]
         self.step = 0
         self.ends: deque[tuple[int, float]] = deque(maxlen=_ENDS)  # of a step: number, seconds
-        self._records, self._events = (Tail(self.folder.path / name) for name in _FILES[:2])
+        self._records, self._events = (Tail(folder.path / name) for name in _FILES[:2])
 
     def look(self) -> tuple[list[Event], list[bytes]]:
         """New events, and the lines of new records."""
-        inode = _inode(self._folder)
-        if inode != self._inode:  # a cluster that found a port taken starts again in new directories
-            self._begin()
-            self._inode = inode
         self.sizes = [size(path) for path in self._paths]
         records, events, _ = self.sizes
         # Most looks find nothing new, and open no file.
@@ -57,8 +49,7 @@ class Member:
 
     def pace(self) -> float | None:
         """Seconds of a step, at most, by the last looks that found new ones; None where these are the first steps."""
-        ends = list(self.ends)
-        found = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(ends) if b[0] > a[0] >= _STEADY]
+        found = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(list(self.ends)) if b[0] > a[0] >= _STEADY]
         return max(found, default=None)
 
 
@@ -71,9 +62,13 @@ class Reader:
 
     def __init__(self, folder: RunFolder):
         self.folder = folder
-        self.members = [Member(member) for member in folder.members]
-        self.watching: Any = None
         self.following: Any = None
+        self.begin(None)
+
+    def begin(self, watching: Any) -> None:
+        """Reads from the beginning: a cluster that found a port taken starts again in new directories."""
+        self.watching = watching
+        self.members = [Member(member) for member in self.folder.members]
 
     def look(self) -> None:
         """Hands on what was written since the last look."""
@@ -86,13 +81,6 @@ class Reader:
             news: list[Event | Record] = [*events, *member.folder.records_of(lines)]
             for each in sorted(news, key=lambda each: each.ended if isinstance(each, Record) else each.at):
                 self.following.take(number, each)
-
-
-def _inode(path: str) -> int:
-    try:
-        return os.stat(path).st_ino
-    except FileNotFoundError:
-        return 0
 
 
 def size(file: Path | str) -> int:

@@ -73,9 +73,7 @@ class _Pulse:
     def answer(self) -> str:
         """The stacks that were written since the last question; "" for none."""
         try:
-            with self.stacks.open("rb") as file:
-                file.seek(self.offset)
-                return file.read().decode(errors="replace")
+            return self.stacks.read_bytes()[self.offset :].decode(errors="replace")
         except FileNotFoundError:
             return ""
 
@@ -121,11 +119,6 @@ class Signs:
         started, exited = self.source.started, self.source.exited
         return {k: started[key] for k, key in enumerate(self.keys) if key in started and key not in exited}
 
-    def _wait(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self.source.poll(left)
-
     def _ask(self, member: int) -> None:
         pulse = self._pulses[member]
         pulse.asked, pulse.offset = time.monotonic(), size(pulse.stacks)
@@ -155,8 +148,10 @@ class Signs:
             self._ask(member)
         deadline = time.monotonic() + _ANSWER
         while time.monotonic() < deadline and not all(pulse.answer() or pulse.stopped for pulse in pulses):
-            self._wait(0.02)  # the handlers write to files; there is no event to wait for
-        self._wait(0.05)  # the last answer's last lines
+            self.source.poll(0.02)  # the handlers write to files; there is no event to wait for
+        deadline = time.monotonic() + 0.05  # for the last answer's last lines
+        while (left := deadline - time.monotonic()) > 0:
+            self.source.poll(left)
         for pulse in pulses:
             pulse.activity = activity(pulse.answer())
 
@@ -234,16 +229,6 @@ _CALLS = ("fit", "evaluate", "predict")
 
 
 @dataclass(frozen=True)
-class StackFrame:
-    """One line of a stack. library: of an installed package, of Python itself or of dtk; "" for the learner's own."""
-
-    file: str
-    line: int
-    function: str
-    library: str
-
-
-@dataclass(frozen=True)
 class Activity:
     """Where a silent worker is.
 
@@ -260,11 +245,11 @@ class Activity:
 
 @dataclass
 class _Thread:
-    """One thread of a dump: its head, its lines from the innermost frame outwards, and the frames in them."""
+    """One thread of a dump: its head, its lines from the innermost frame outwards, and the frames (_FRAME) in them."""
 
     head: str
     lines: list[str] = field(default_factory=list)
-    frames: list[StackFrame] = field(default_factory=list)
+    frames: list[re.Match[str]] = field(default_factory=list)
 
 
 def _threads(text: str) -> list[_Thread]:
@@ -276,8 +261,7 @@ def _threads(text: str) -> list[_Thread]:
         elif found and not (frame and frame["file"] == _MADE):
             found[-1].lines.append(line)
             if frame:
-                library = library_of(frame["file"])
-                found[-1].frames.append(StackFrame(frame["file"], int(frame["line"]), frame["function"], library))
+                found[-1].frames.append(frame)
     return found
 
 
@@ -287,27 +271,27 @@ def activity(text: str) -> Activity:
     if not stacks:
         return Activity()
     main = stacks[0]
-    calls = [frame.function for frame in main if frame.function in _CALLS and _TRAINERS.search(frame.file)]
-    own = next((frame for frame in main if not frame.library), None)
-    line = _("line {number} in {function}", number=own.line, function=own.function) if own else ""
+    calls = [frame["function"] for frame in main if frame["function"] in _CALLS and _TRAINERS.search(frame["file"])]
+    own = next((frame for frame in main if not library_of(frame["file"])), None)
+    line = _("line {number} in {function}", number=own["line"], function=own["function"]) if own else ""
     return Activity(_blocked(stacks), calls[0] if calls else "", line)
 
 
-def _blocked(stacks: list[list[StackFrame]]) -> str:
+def _blocked(stacks: list[list[re.Match[str]]]) -> str:
     main = stacks[0]
-    if any(frame.file.endswith(_CONNECTING) and frame.function == "__init__" for frame in main):
+    if any(frame["file"].endswith(_CONNECTING) and frame["function"] == "__init__" for frame in main):
         return "connecting"
-    inner = [stack[0] for stack in stacks if stack]
     # A thread of its own runs a collective for each device, while the main one waits for that thread.
-    handed_over = any(_RUNTIME.search(frame.file) for frame in inner)
-    if handed_over and any(_COLLECTIVE.search(frame.file) for stack in stacks for frame in stack):
+    files = [[frame["file"] for frame in stack] for stack in stacks]
+    handed_over = any(_RUNTIME.search(file) for stack in files for file in stack[:1])
+    if handed_over and any(_COLLECTIVE.search(file) for stack in files for file in stack):
         return "collective"
-    if not main or not _RUNTIME.search(main[0].file) or any(_SAVING.search(frame.file) for frame in main):
+    if not main or not _RUNTIME.search(files[0][0]) or any(_SAVING.search(file) for file in files[0]):
         return ""
     # Python in another thread, the learner's or called by the graph: TensorFlow waits for that.
-    if any(not frame.library or _CALLED_BACK.search(frame.file) for stack in stacks[1:] for frame in stack):
+    if any(not library_of(file) or _CALLED_BACK.search(file) for stack in files[1:] for file in stack):
         return ""
-    return "" if any(frame.file.endswith("data/ops/iterator_ops.py") for frame in main) else "operation"
+    return "" if any(file.endswith("data/ops/iterator_ops.py") for file in files[0]) else "operation"
 
 
 def own_part(text: str) -> str:
@@ -318,7 +302,8 @@ def own_part(text: str) -> str:
     parts = []
     for thread in _threads(text):
         # The learner's own, called by the graph, or inside of a collective.
-        tells = (not f.library or _COLLECTIVE.search(f.file) or _CALLED_BACK.search(f.file) for f in thread.frames)
+        files = [frame["file"] for frame in thread.frames]
+        tells = (not library_of(file) or _COLLECTIVE.search(file) or _CALLED_BACK.search(file) for file in files)
         if thread.head.startswith("Current") or any(tells):
             own = takewhile(lambda line: f'File "{_ENTRY}' not in line, thread.lines)
             parts.append("\n".join([thread.head, *own]).rstrip())

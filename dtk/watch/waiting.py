@@ -131,7 +131,8 @@ class State:
 
 
 FILE = "states.json"  # in the run's directory, where it ended with an error
-_CERTAIN, _LIKELY = 5.0, 10.0  # seconds of silence after which work is called uneven
+# Seconds of silence after which work is called uneven, by `State.blocked`: of an operation it is not certain.
+_UNEVEN = {"collective": 5.0, "connecting": 5.0, "operation": 10.0}
 
 
 @dataclass(frozen=True)
@@ -190,8 +191,7 @@ def uneven(states: Sequence[State], stall_timeout: float) -> bool:
     left = [state for state in states if not state.ended]
     if not left or not any(state.what == "finished" for state in states):
         return False
-    needed = [_CERTAIN if state.blocked in ("collective", "connecting") else _LIKELY for state in left]
-    return all(s.waits and s.quiet >= min(limit, stall_timeout) for s, limit in zip(left, needed, strict=True))
+    return all(state.waits and state.quiet >= min(_UNEVEN[state.blocked], stall_timeout) for state in left)
 
 
 def board(states: Sequence[State]) -> list[Line]:

@@ -142,9 +142,8 @@ class Watch:
     def words(self) -> str:
         """ "worker 0 training, worker 1 finished"."""
         states = [_("failed") if heard.gone else _(heard.state) for heard in self.heard]
-        names = [called(member.name, member.worker) for member in self.folder.members]
-        pairs = zip(names, states, strict=True)
-        return clauses([_("{name} {words}", name=name, words=state) for name, state in pairs])
+        pairs = zip(self.folder.members, states, strict=True)
+        return clauses([_("{name} {words}", name=called(each.name, each.worker), words=state) for each, state in pairs])
 
     def failures(self) -> list[Failure]:
         """How members failed: those that raised, ended without finishing, or are lost."""
@@ -220,8 +219,7 @@ def blame_of(watch: Watch, states: Sequence[State], slept: float, cut: Callable[
     states: of the workers. slept: seconds for which this machine stood still. cut: asks the machines which of them
     can't reach another, and is only called where that could be the reason.
     """
-    failures = watch.failures()
-    first = culprit(failures)
+    first = culprit(watch.failures())
     assert first is not None, "a failure was seen before"
     message = first.error["message"] if first.error is not None else ""
     stopped = [state for state in states if state.what == "stopped"]
