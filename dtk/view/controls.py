@@ -27,6 +27,13 @@ STYLE = f"""<style>
 </style>"""
 
 
+class Verbatim(str):
+    """A text that shows itself as it is, without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
 class Lab:
     """Controls for a learner to set, and `words` and a `picture` of what they stand for, together in `box`.
 
