@@ -13,7 +13,7 @@ from dtk import environment, faults
 from dtk.errors import DtkError, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
-from dtk.view.controls import STYLE, Verbatim, choice, display_beside, number, styled
+from dtk.view.controls import STYLE, Displayed, Verbatim, choice, number, styled
 
 CHOICES = ("kill", "stall", "slow", "exception", "nan", "drop_network")
 QUESTION = N_("How will the run end?")
@@ -105,7 +105,7 @@ def _page(fn: Callable[..., Any], workers: int, steps: int) -> Verbatim:
     return Verbatim("\n".join([head, *calls, _("Answers:"), *answers]))
 
 
-class FaultLab:
+class FaultLab(Displayed):
     """The lab's controls: `kind`, `worker`, `step`, `prediction` (widgets with a `value`), `button` and `words`.
 
     seen: what the last run showed; None before the first.
@@ -117,6 +117,7 @@ class FaultLab:
         self._run, self._fn, self._workers = run, fn, workers
         self._options = {"stall_timeout": _STALL_TIMEOUT, **options}
         self.seen: Outcome | None = None
+        self.title, self.page = "faults", f"<pre>{html.escape(_page(fn, workers, steps))}</pre>"
         self.kind = choice(_kinds(workers), CHOICES[0], _("fault"), _NAMES)
         self.worker = number(workers - 1, 0, workers - 1, _("worker"), _NAMES)
         self.step = number((steps + 1) // 2, 1, steps, _("step"), _NAMES)
@@ -171,10 +172,3 @@ class FaultLab:
         self.step.disabled = self.kind.value == "slow"  # from the first step on
         self.prediction.value = None
         self.words.value = ""
-
-    def __repr__(self) -> str:
-        return "<lab of dtk: faults>"
-
-    def _ipython_display_(self) -> None:
-        page = html.escape(_page(self._fn, self._workers, self.step.max))
-        display_beside(self.box, repr(self), f"<pre>{page}</pre>")

@@ -263,8 +263,7 @@ def _efficiency_words(last: Any, name: str, repeated: str) -> tuple[str, str]:
 
 
 def _failed(ax: Axes, x: int, words: str) -> None:
-    style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "style": "italic"}
-    ax.text(x, 0.02, words, transform=ax.get_xaxis_transform(), **style)
+    ax.text(x, 0.02, words, transform=ax.get_xaxis_transform(), ha="center", va="bottom", fontsize=9, style="italic")
 
 
 # ---- a step's parts
