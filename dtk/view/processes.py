@@ -166,9 +166,6 @@ def _words(step: int, sizes: pandas.Series, workers: int, replicas: int) -> tupl
     return _(title, processes=count, rounds=rounds), " ".join(caption)
 
 
-# ---- the fan
-
-
 def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:
     """Draw one step: the global batch on the left, each replica's share of the loss, their sum on the right.
 

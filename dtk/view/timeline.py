@@ -168,11 +168,6 @@ def _style_of(ax: Axes, phase: str) -> dict[str, Any]:
     return {"facecolor": (ink(ax), alpha), "edgecolor": (ink(ax), 0.6 if hatch else 0.0), "hatch": hatch, "lw": 0}
 
 
-def _together(steps: int) -> int:
-    """How many steps a column has."""
-    return -(-steps // _COLUMNS)
-
-
 def _stacked(ax: Axes, lane: _Lane, span: tuple[float, float] | None) -> None:
     """Draw the parts of a lane's steps: how a column's time is divided; of a span, each part by itself."""
     parts = lane.parts if span is None else lane.parts[(lane.parts.end > span[0]) & (lane.parts.begin < span[1])]
@@ -181,7 +176,7 @@ def _stacked(ax: Axes, lane: _Lane, span: tuple[float, float] | None) -> None:
     each = parts.groupby("step").agg(begin=("begin", "min"), end=("end", "max"))
     paused = each[each.end < each.begin.shift(-1)]  # between epochs
     after = each[each.begin > each.end.shift()]
-    columns_of_steps = [each.begin[:: _together(len(each))], each.end[-1:], paused.end, after.begin]
+    columns_of_steps = [each.begin[:: -(-len(each) // _COLUMNS)], each.end[-1:], paused.end, after.begin]
     edges = np.unique(parts[["begin", "end"]] if span else np.concatenate(columns_of_steps))
     low = np.full(len(edges), lane.worker + 0.36)
     for part in reversed(PARTS):
@@ -217,7 +212,7 @@ def _words(run: Recorded, lanes: list[_Lane], times: pandas.DataFrame, whole: fl
         caption = [_("{sentence}.", sentence=words[0].upper() + words[1:])]
     else:
         words = N_("Each column: a step, divided as its time was.")
-        many = max(_together(lane.parts.step.nunique()) for lane in lanes)
+        many = -(-max(lane.parts.step.nunique() for lane in lanes) // _COLUMNS)  # steps of a column
         if many > 1:
             words = N_("Each column: {many} steps, divided as their time was.")
         caption.append(_(words, many=many))
@@ -262,9 +257,6 @@ def _label_evaluations(ax: Axes, lane: _Lane) -> None:
         if at + half < free:
             note(ax, words, (at, lane.worker + 0.36), (0, -2), ha="center", va="top", fontsize=_LABEL_POINTS)
             free = at - half - letter
-
-
-# ---- the same for a viewer of traces
 
 
 def trace(run: Recorded, path: Path) -> Path:
