@@ -15,6 +15,7 @@ import gc
 import os
 import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,10 +86,6 @@ class Gate:
         """Returns when the collective that takes this number of its counter may begin."""
         if not self.working:  # in `pull`, or in a thread that a cell has left behind
             raise DtkError(_("outside of a cell no other worker takes part in an all-reduce: run it in a cell on all"))
-        if self._limits is not None:
-            self._wait(counter, number)
-
-    def _wait(self, counter: str, number: int) -> None:
         thread = threading.get_ident()
         with self._condition:
             try:
@@ -109,13 +106,9 @@ class Gate:
         """The main thread's innermost and outermost line in the learner's code."""
         main = threading.get_ident() == self._main
         frame = sys._getframe() if main else _innermost_frames().get(self._main or 0)
-        inner = outer = None
-        while frame is not None:
-            if self.files[frame.f_code.co_filename]:
-                outer = (frame.f_code.co_filename, frame.f_lineno)
-                inner = inner or outer
-            frame = frame.f_back
-        return ("", 0, "", 0) if inner is None or outer is None else (*inner, *outer)
+        lines = [(each.f_code.co_filename, line) for each, line in traceback.walk_stack(frame)]
+        own = [(file, line) for file, line in lines if self.files[file]]
+        return (*own[0], *own[-1]) if own else ("", 0, "", 0)
 
     def hold(self, limits: dict[str, int] | None, raises: bool = False) -> None:
         """Lets no collective begin from these numbers on; none at all for a counter that is not named; None: lets all.

@@ -23,6 +23,7 @@ from dtk.launch.launch import Job
 from dtk.live.text import named, workers_in_words
 from dtk.runs import Run
 from dtk.view.cluster_picture import ClusterPicture
+from dtk.view.controls import Verbatim
 from dtk.watch import explain
 from dtk.watch.waiting import clauses
 from dtk.worker import ship
@@ -78,13 +79,6 @@ class CellFailed(DtkError):
             ways = [*(_(one, worker=worker) for worker in sorted(awaited)), _("cluster.free() ends the wait")]
             lines += [_("then: {way}", way=ways[0]), *(_("or: {way}", way=way) for way in ways[1:])]
         return lines
-
-
-class Stays(str):
-    """Stands for a value that can't travel from its worker: its `repr` there."""
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 class Cluster:
@@ -239,7 +233,8 @@ class Cluster:
         was interrupted, ends there after as many recorded steps. Left out are functions, and what ran on single workers
         alone; a line says so.
         """
-        job, left = self._job(), self._session.to_replay()[1]
+        job, cells = self._job(), self._session.to_replay()
+        left = [cell.name for cell in self._session.cells if cell not in cells]
         if left:
             words = N_("the baseline is without {cells}: functions, and what ran on single workers alone")
             environment.say(_(words, cells=_(", ").join(dict.fromkeys(left))))
@@ -277,8 +272,8 @@ class Cluster:
 
     def _value(self, end: Message) -> Any:
         """The value of a cell that ended so. Read from a file of this user's own worker."""
-        if "stays" in end:
-            return Stays(end["stays"])
+        if "stays" in end:  # it can't travel: its `repr` there
+            return Verbatim(end["stays"])
         path = self._session.started.folder.path / end["value"]
         value = pickle.loads(path.read_bytes())
         path.unlink()
@@ -307,8 +302,8 @@ class Cluster:
         """The session's cells as a run's function."""
         from dtk.interactive.shell import replay  # with IPython, which a kernel need not have loaded
 
-        found = self._session.to_replay()[0]
-        return replace(self._session.started.job, payload=ship.pack(replay, (found,), {}))
+        cells = [(cell.number, cell.name, cell.code, cell.limit) for cell in self._session.to_replay()]
+        return replace(self._session.started.job, payload=ship.pack(replay, (cells,), {}))
 
     def _targets(self, asked: Sequence[int] | int | None) -> list[int]:
         """Which workers are asked for, in their order; None: all."""

@@ -182,8 +182,7 @@ def table(looks: Mapping[int, Sequence[Row]]) -> pandas.DataFrame:
             "workers": _verdict(have, len(looks), first["kept"]),
         }
         shown = {worker: row.get("text", row["digest"]) for worker, row in have.items()}
-        values = {f"worker {worker}": shown.get(worker, "") for worker in looks}
-        found.append({**facts, **values})
+        found.append({**facts, **{f"worker {worker}": shown.get(worker, "") for worker in looks}})
     of_workers = ["workers", *(f"worker {k}" for k in looks)]  # beside the names, so that a narrow page shows them
     columns = ["name", *of_workers, "shape", "type", "kind", "kept", "called"]
     return pd.DataFrame(found, columns=columns)

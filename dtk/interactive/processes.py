@@ -35,8 +35,7 @@ _HELLO_SECONDS = 5.0
 class Peer:
     """A worker. key: its process's, for the source that started it. links: its connections, "cells" and "control".
 
-    running: the cell that it is in; None between cells.
-    lost: its exit code, when it has ended.
+    running: the cell that it is in; None between cells. lost: its exit code, when it has ended.
     """
 
     number: int
@@ -79,10 +78,6 @@ class Peer:
             if answer["id"] == number:
                 return answer
         return None
-
-    def close(self) -> None:
-        for link in self.links.values():
-            link.close()
 
 
 @dataclass
@@ -142,28 +137,26 @@ def _started(job: Job, folder: RunFolder, clock: float) -> Started:
 
 def replace(started: Started, number: int) -> None:
     """Starts another process in the place of a worker: with its TF_CONFIG, its seeds, its corner of the directory."""
-    old = started.peers[number]
-    kill(started, [old])
-    old.close()
+    kill(started, [started.peers[number]])
     _bring_up(started, [number], again=True)
 
 
 def end(started: Started) -> None:
     """Kills all, and waits until they are gone."""
     kill(started, started.peers)
-    for peer in started.peers:
-        peer.close()
     started.listener.close()
     (started.folder.path / wire.SOCKET).unlink(missing_ok=True)
 
 
 def kill(started: Started, peers: list[Peer]) -> None:
-    """SIGKILL, and waits until they are gone."""
+    """SIGKILL, and waits until they are gone; their connections are closed."""
     keys = [peer.key for peer in peers]
     started.source.kill_and_wait(keys, KILL_SECONDS)
     started.source.forget(keys)
     for peer in peers:
         peer.lost, peer.running = -signal.SIGKILL, None
+        for link in peer.links.values():
+            link.close()
 
 
 def _bring_up(started: Started, numbers: Sequence[int], again: bool = False) -> None:

@@ -43,8 +43,6 @@ _ABORTS = re.compile(
 _IN_A_CELL = re.compile(r'(?<=^  )File "<cell (\d+)>"', re.MULTILINE)
 _RICH = "\x00"  # begins what stands for a display among lines
 
-Replayed = tuple[int, str, str, tuple[int, int] | None]  # `Session.to_replay`
-
 
 @dataclass
 class Cell:
@@ -72,6 +70,13 @@ class Cell:
 
     def went_through(self, worker: int) -> bool:
         return worker in self.ends and self.ends[worker]["status"] == "ok"
+
+    @property
+    def limit(self) -> tuple[int, int] | None:
+        """(recorded steps, batches taken) at which it ended early; None where it went through on all its workers."""
+        if all(map(self.went_through, self.workers)):
+            return None
+        return max(((end["steps"], end["takes"]) for end in self.ends.values()), default=(0, 0))
 
 
 @dataclass
@@ -112,21 +117,9 @@ class Session:
 
     # ---- cells
 
-    def to_replay(self) -> tuple[list[Replayed], list[str]]:
-        """(number, name, code, limit) of what all workers were sent, and the names of the cells that are left out.
-
-        limit: (recorded steps, batches taken) at which a cell ended early; None for one that went through.
-        """
-        found: list[Replayed] = []
-        left = []
-        for cell in self.cells:
-            if cell.code is None or len(cell.workers) < len(self.peers):
-                left.append(cell.name)
-            else:
-                through = all(map(cell.went_through, cell.workers))
-                most = max(((end["steps"], end["takes"]) for end in cell.ends.values()), default=(0, 0))
-                found.append((cell.number, cell.name, cell.code, None if through else most))
-        return found, left
+    def to_replay(self) -> list[Cell]:
+        """What all workers were sent as code."""
+        return [cell for cell in self.cells if cell.code is not None and len(cell.workers) == len(self.peers)]
 
     def send(self, targets: Sequence[int], message: Message) -> None:
         """Sends a cell; ClusterConfigError where one of the workers is not free for it."""

@@ -89,9 +89,7 @@ class Shell(InteractiveShell):
 
 
 def make(folder: Path, names: dict[str, Any]) -> Shell:
-    """This process's shell. folder: the worker's corner of the run's directory; names: in the namespace from the
-    beginning.
-    """
+    """This process's shell. folder: the worker's corner of the run's directory; names: in the namespace at first."""
     import __main__
 
     shell = Shell.instance(

@@ -18,7 +18,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -106,7 +106,7 @@ class WorkerLoop:
 
     def _task(self, message: Message) -> Message:
         try:
-            return {"status": "ok", **_TASKS[message["do"]](self, message)}
+            return {"status": "ok", **(_TASKS[message["do"]](self, message) or {})}
         except Exception as error:
             return {"status": "error", "type": type(error).__name__, "message": str(error)}
 
@@ -218,19 +218,15 @@ class _Reader(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-# ---- what the kernel asks for between two cells: each task takes the loop and a message, and returns its answer
+# ---- what the kernel asks for between two cells: each task takes the loop and a message, and returns its answer if any
 
 
-def _settle(loop: WorkerLoop, message: Message) -> Message:
+def _settle(loop: WorkerLoop, message: Message) -> None:
     """Every counter goes on from a number that no collective has had; enable: after an abort, or with a new peer."""
     loop.gate.hold(None)
     if message["enable"]:
         collectives.enable()
     collectives.set_keys(message["number"])
-    return {}
-
-
-# ---- variables
 
 
 def _digests(loop: WorkerLoop, message: Message) -> Message:
@@ -258,7 +254,7 @@ def _give(loop: WorkerLoop, message: Message) -> Message:
     return {"count": len(arrays)}
 
 
-def _take(loop: WorkerLoop, message: Message) -> Message:
+def _take(loop: WorkerLoop, message: Message) -> None:
     """Takes over the variables that `_give` has written, of another worker of this user."""
     found = dict(_variables(loop, message["names"]))
     gives = loop.place.worker == message["giver"]
@@ -275,7 +271,6 @@ def _take(loop: WorkerLoop, message: Message) -> Message:
             words = N_("{name} has the shape {shape} on worker {worker}, and {shape2} there")
             raise DtkError(_(words, name=name, shape=own.shape, worker=loop.place.worker, shape2=array.shape))
         found[name].assign([array])
-    return {}
 
 
 # ---- a new process in the place of another
@@ -364,10 +359,7 @@ def _settle_counts(loop: WorkerLoop) -> None:
             own.go_on(loop.owed.pop(own.name))
 
 
-# ---- the session as a run
-
-
-def _snapshot(loop: WorkerLoop, message: Message) -> Message:
+def _snapshot(loop: WorkerLoop, message: Message) -> None:
     """Copies this worker's corner of the session's directory into a run's, as if its function had returned now.
 
     On all workers at once: weights that are put together when they are read need all of them.
@@ -388,10 +380,9 @@ def _snapshot(loop: WorkerLoop, message: Message) -> Message:
     (copy / "result.pkl").write_bytes(ship.pack_result(None))
     for path, size in before.items():
         os.truncate(path, size)  # here the session goes on
-    return {}
 
 
-_TASKS = {
+_TASKS: dict[str, Callable[[WorkerLoop, Message], Message | None]] = {
     "settle": _settle,
     "digests": _digests,
     "give": _give,

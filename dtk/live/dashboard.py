@@ -71,11 +71,6 @@ def _cancel() -> list[Any]:
     return [button]
 
 
-def _what(line: Line) -> str:
-    """The state, where the line says no more."""
-    return "" if line.waits else line.what
-
-
 class Dashboard(Live):
     """Where each worker and the evaluator are, progress with the time left, the loss, the ends of the logs."""
 
@@ -106,7 +101,7 @@ class Dashboard(Live):
 
     def close(self, outcome: str, finished: bool = False) -> None:
         # What Watch last reported may be older than the end: a run that finished has finished everywhere.
-        how = [what if what in ("finished", "failed") else "stopped" for what in map(_what, self.states)]
+        how = [line.what if line.what in ("finished", "failed") else "stopped" for line in self.states]
         self.states = [Line.of("finished" if finished else what) for what in how]
         graph = None if finished else waiting.load(self.folder)
         ends = [state for state in graph.states if state.what in ("failed", "consequence", "stopped")] if graph else []
@@ -179,12 +174,12 @@ class Dashboard(Live):
         if member in self.ends:
             return self.ends[member]
         line, step, total = self.states[member], self.follower.reached[member], self.follower.total
-        what = _what(line)
+        what = line.what
         if member == self.workers:
             # What the evaluator does; once it has ended, how, and its last evaluation.
             ended = list(filter(None, (str(line), self.follower.evaluated)))
             return self.follower.evaluator if what in ("running", "training") else clauses(ended)
-        if what == "finished" and any(_what(other) != "finished" for other in self.states):
+        if what == "finished" and any(other.what != "finished" for other in self.states):
             return _("finished, waits for the others")
         if what == "training" and step:
             return _("step {step} of {total}", step=step, total=total) if total else _("step {step}", step=step)

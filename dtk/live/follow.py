@@ -11,7 +11,6 @@ from statistics import median
 from dtk.language import N_, _, three
 from dtk.records import Record, events
 from dtk.records.events import Event
-from dtk.records.tables import COLUMNS
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import clauses
 
@@ -39,7 +38,6 @@ class Follower:
         self.workers, self.replicas = folder.workers, replicas * folder.workers
         self.step, self.epoch, self.loss = 0, 0, float("nan")
         count = self.workers if self.workers > 1 else replicas
-        self._by = COLUMNS.index("worker" if self.workers > 1 else "replica")
         self.steps = array("q")
         self.losses = [array("d") for __ in range(count if count <= _MOST_SHARES else 1)]
         self._open: dict[int, list[Record]] = {}  # by step, of those that not all replicas have recorded yet
@@ -85,11 +83,12 @@ class Follower:
         for row in rows:
             # A replica without examples adds nothing where its share is no number: see dtk.scaling.shares.
             if row.examples or math.isfinite(row.loss):
-                shares[int(row[self._by]) if len(shares) > 1 else 0] += row.loss
+                curve = row.worker if self.workers > 1 else row.replica
+                shares[curve if len(shares) > 1 else 0] += row.loss
         self.loss, ended = sum(shares), max(row.ended for row in rows)
         self.steps.append(step)
-        for curve, share in zip(self.losses, shares, strict=True):
-            curve.append(share)
+        for losses, share in zip(self.losses, shares, strict=True):
+            losses.append(share)
         if self._recent:
             seconds = ended - (self._recent[-1] if epoch == self.epoch else min(row.started for row in rows))
             if seconds > 0:  # a clock too coarse says nothing

@@ -179,9 +179,6 @@ def label(numbers: Sequence[int]) -> str:
     return ",".join(f"{first}" if first == end else f"{first}-{end}" for first, end in spans(numbers))
 
 
-# ---- printed
-
-
 class Printer:
     """What members write to their logs: `[worker 0] ...`, and equal lines of several workers once, `[worker 0-3] ...`.
 

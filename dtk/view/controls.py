@@ -27,8 +27,32 @@ STYLE = f"""<style>
 </style>"""
 
 
-class Lab:
-    """Controls for a learner to set, and `words` and a `picture` of what they stand for, together in `box`.
+class Verbatim(str):
+    """A text that shows itself as it is, without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+class Displayed:
+    """Widgets, in `box`. title: their name. page: what stands for them where no kernel answers, as HTML."""
+
+    title: str
+    box: Any
+    page: str
+
+    def __repr__(self) -> str:
+        # No numbers: this text may stand in a stored output, whatever the learner last set.
+        return f"<lab of dtk: {self.title}>"
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display({**beside(self.box, repr(self)), "text/html": self.page}, raw=True)
+
+
+class Lab(Displayed):
+    """Controls for a learner to set, and `words` and a `picture` of what they stand for.
 
     controls: widgets with a `value`, by name. rows: how they stand above the picture; none: one below the other.
     draw: is called with the controls' values, and returns the words, as HTML, and the axes of a figure for them.
@@ -54,21 +78,7 @@ class Lab:
         figure: Any = ax.get_figure(root=True)
         # Below 30em its letters would be too small to read; the page then scrolls the picture.
         style = f"width:{figure.get_figwidth():g}in;max-width:100%;min-width:30em"
-        self.picture.value = f'<div style="overflow-x:auto">{image(figure, style)}</div>'
-
-    def __repr__(self) -> str:
-        # No numbers: this text may stand in a stored output, whatever the learner last set.
-        return f"<lab of dtk: {self.title}>"
-
-    def _ipython_display_(self) -> None:
-        display_beside(self.box, repr(self), self.picture.value)
-
-
-def display_beside(box: Any, text: str, page: str) -> None:
-    """Display widgets. text, page: what stands for them where no kernel answers, the second as HTML."""
-    from IPython.display import display
-
-    display({**beside(box, text), "text/html": page}, raw=True)
+        self.page = self.picture.value = f'<div style="overflow-x:auto">{image(figure, style)}</div>'
 
 
 def styled(box: Any) -> Any:

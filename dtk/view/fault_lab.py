@@ -13,7 +13,7 @@ from dtk import environment, faults
 from dtk.errors import DtkError, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
-from dtk.view.controls import STYLE, choice, display_beside, number, styled
+from dtk.view.controls import STYLE, Displayed, Verbatim, choice, number, styled
 
 CHOICES = ("kill", "stall", "slow", "exception", "nan", "drop_network")
 QUESTION = N_("How will the run end?")
@@ -57,7 +57,7 @@ def seen(fault: faults.Fault, outcome: Any) -> Outcome:
 
 def fault_lab(
     run: Callable[..., Any], fn: Callable[..., Any], workers: int = 2, steps: int = 20, **options: Any
-) -> FaultLab | FaultPage:
+) -> FaultLab | Verbatim:
     """Choose a fault, its worker and step; predict how the run will end; run, and see who is named, and when.
 
         dtk.plot.fault_lab(dtk.run, train, workers=2, steps=24)
@@ -95,24 +95,17 @@ def _kinds(workers: int) -> list[str]:
     return [kind for kind in CHOICES if workers > 1 or kind != "drop_network"]
 
 
-class FaultPage(str):
-    """The lab as text, which shows itself as it is."""
-
-    __slots__ = ()
-    __repr__ = str.__str__
-
-
-def _page(fn: Callable[..., Any], workers: int, steps: int) -> FaultPage:
+def _page(fn: Callable[..., Any], workers: int, steps: int) -> Verbatim:
     """The question, its answers, and a call for each fault."""
     injected = [make(kind, workers - 1, (steps + 1) // 2) for kind in _kinds(workers)]
     given = f"{getattr(fn, '__name__', 'train')}, workers={workers}"
     calls = [f"  dtk.run({given}, faults=[dtk.faults.{fault}])" for fault in injected]
     answers = [f"  - {_(answer)}" for answer in ANSWERS.values()]
     head = _("{question} Predict, then run, one fault at a time:", question=_(QUESTION))
-    return FaultPage("\n".join([head, *calls, _("Answers:"), *answers]))
+    return Verbatim("\n".join([head, *calls, _("Answers:"), *answers]))
 
 
-class FaultLab:
+class FaultLab(Displayed):
     """The lab's controls: `kind`, `worker`, `step`, `prediction` (widgets with a `value`), `button` and `words`.
 
     seen: what the last run showed; None before the first.
@@ -124,6 +117,7 @@ class FaultLab:
         self._run, self._fn, self._workers = run, fn, workers
         self._options = {"stall_timeout": _STALL_TIMEOUT, **options}
         self.seen: Outcome | None = None
+        self.title, self.page = "faults", f"<pre>{html.escape(_page(fn, workers, steps))}</pre>"
         self.kind = choice(_kinds(workers), CHOICES[0], _("fault"), _NAMES)
         self.worker = number(workers - 1, 0, workers - 1, _("worker"), _NAMES)
         self.step = number((steps + 1) // 2, 1, steps, _("step"), _NAMES)
@@ -178,10 +172,3 @@ class FaultLab:
         self.step.disabled = self.kind.value == "slow"  # from the first step on
         self.prediction.value = None
         self.words.value = ""
-
-    def __repr__(self) -> str:
-        return "<lab of dtk: faults>"
-
-    def _ipython_display_(self) -> None:
-        page = html.escape(_page(self._fn, self._workers, self.step.max))
-        display_beside(self.box, repr(self), f"<pre>{page}</pre>")

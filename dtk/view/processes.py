@@ -5,7 +5,7 @@ for whom, a box per worker, when a run could not go on.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas
 from matplotlib.axes import Axes
@@ -13,6 +13,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from dtk.errors import DtkError
 from dtk.language import N_, _, bytes_of, columns, ngettext
+from dtk.records import WorkerFolder
 from dtk.records.facts import MOVING
 from dtk.records.tables import Recorded
 from dtk.scaling.shares import by_step, global_loss
@@ -31,20 +32,6 @@ _LEFT, _MIDDLE, _RIGHT = 0.10, 0.51, 0.90  # of the fan: centres of its columns,
 _HALF = 0.17  # a little less than half the width of a box in the middle: where its rays bend
 
 
-# ---- processes
-
-
-class _Step(NamedTuple):
-    """One step. records: its rows; rounds: all-reduces of gradients that worker 0 noted; size: their bytes; weights:
-    how many numbers training changes."""
-
-    number: int
-    records: pandas.DataFrame
-    rounds: int
-    size: int
-    weights: int
-
-
 def processes(run: Recorded, ax: Axes | None = None) -> Axes:
     """Draw one step: the kernel, a box for each process, in it its replicas, and the messages between them.
 
@@ -57,22 +44,25 @@ def processes(run: Recorded, ax: Axes | None = None) -> Axes:
     """
     if run.folder is None or run.records.empty:
         return only_text(ax, NO_RECORDS)
-    seen = _read(run)
-    workers, replicas = run.folder.workers, int(run.records.replica.nunique())
+    table, sent = run.records, step_reductions(run)
+    numbers = sorted(set(table.step))
+    step = int(sent.step.min()) if len(sent) else int(numbers[min(1, len(numbers) - 1)])
+    sizes = sent[(sent.step == step) & (sent.worker == 0)].bytes  # of the gradients of each all-reduce
+    workers, replicas = run.folder.workers, int(table.replica.nunique())
     lowest = -0.01 if replicas > 1 else _FLOOR - 0.01
     (ax,) = axes(ax, size=(7.0, 0.6 + 3.7 * (1.01 - lowest)))
     ax.set(xlim=(-0.005, 1.005), ylim=(lowest, 1.01))
     blank(ax)
-    places = _places(workers)
+    places, weights = _places(workers), _weights(run.folder.worker(0))
     middle = sum(_KERNEL) / 2
     _frame(ax, (0.29, 0.71), _KERNEL, ink(ax))
     _write(ax, 0.5, middle + 0.025, _("kernel: this notebook's process"), fontweight="bold")
     _write(ax, 0.5, middle - 0.03, _("starts the others, reads their records"))
     inside = workers == 1 and replicas > 1  # what is added up is added up within the process
     for worker, (left, right) in places.items():
-        own = seen.records[seen.records.worker == worker]
+        own = table[(table.step == step) & (table.worker == worker)]
         name = _("one process") if workers == 1 else worker_name(worker, chief=worker == 0)
-        _process(ax, (left, right), name, own, seen.weights, lowest=0.0 if inside else _FLOOR)
+        _process(ax, (left, right), name, own, weights, lowest=0.0 if inside else _FLOOR)
         start = 0.5 + ((left + right) / 2 - 0.5) * (0.35 if workers > 1 else 0.0), _KERNEL[0]
         ax.annotate("", ((left + right) / 2, _TOP), start, arrowprops={**_DASHED, "color": ink(ax)})
     if workers > _MOST:
@@ -80,22 +70,18 @@ def processes(run: Recorded, ax: Axes | None = None) -> Axes:
         _write(ax, between, (_FLOOR + _TOP) / 2, _("…\n{count}\nmore\n…", count=workers - _MOST))
     if replicas > 1:
         ends = [(left + right) / 2 for left, right in places.values()]
-        _all_reduce(ax, seen, ends, (places[0][0] + 0.02, places[0][1] - 0.02) if inside else (0.0, 1.0))
-    headline(ax, *_words(seen, workers, replicas))
+        _all_reduce(ax, int(sizes.sum()), ends, (places[0][0] + 0.02, places[0][1] - 0.02) if inside else (0.0, 1.0))
+    headline(ax, *_words(step, sizes, workers, replicas))
     return ax
 
 
-def _read(run: Recorded) -> _Step:
-    table, sent = run.records, step_reductions(run)
-    steps = sorted(set(table.step))
-    step = int(sent.step.min()) if len(sent) else int(steps[min(1, len(steps) - 1)])
-    given = sent[(sent.step == step) & (sent.worker == 0)].bytes
-    found = run.folder.worker(0).weights
-    pairs = [] if found is None else zip(found.names, found.arrays, strict=True)
-    sizes = [a.size for name, a in pairs if a.dtype.kind == "f" and not any(word in name for word in MOVING)]
+def _weights(worker: WorkerFolder) -> int:
+    """How many numbers training changes."""
+    found = worker.weights
     if found is None:  # it has not come to its end
-        sizes = [math.prod(each["shape"]) for each in run.folder.worker(0).lines("variables") if each["trainable"]]
-    return _Step(step, table[table.step == step], len(given), int(given.sum()), sum(sizes))
+        return sum(math.prod(each["shape"]) for each in worker.lines("variables") if each["trainable"])
+    pairs = zip(found.names, found.arrays, strict=True)
+    return sum(a.size for name, a in pairs if a.dtype.kind == "f" and not any(word in name for word in MOVING))
 
 
 def _places(count: int) -> dict[int, tuple[float, float]]:
@@ -150,37 +136,34 @@ def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame,
         _write(ax, middle, _FLOOR + 0.05, "\n".join(lines), fontsize=8.0)
 
 
-def _all_reduce(ax: Axes, seen: _Step, middles: list[float], x: tuple[float, float]) -> None:
+def _all_reduce(ax: Axes, size: int, middles: list[float], x: tuple[float, float]) -> None:
     """The bar, and an arrow to it and from it for each process; in a single process for all its replicas."""
     _frame(ax, x, _BAR, ink(ax), ls="--")
     gives = N_("all-reduce: each worker gives {size} of gradients, gets the sum of all")
-    if not seen.size:  # nothing was noted: by DTK_MARKS=0, or as all replicas are in one process
+    if not size:  # nothing was noted: by DTK_MARKS=0, or as all replicas are in one process
         gives = N_("all-reduce: each replica gives its gradients,\ngets the sum of all")
-    _write(ax, sum(x) / 2, sum(_BAR) / 2, _(gives, size=bytes_of(seen.size)))
+    _write(ax, sum(x) / 2, sum(_BAR) / 2, _(gives, size=bytes_of(size)))
     style: dict[str, Any] = {"arrowstyle": "-|>", "lw": 2.0, "color": ink(ax), "shrinkA": 1, "shrinkB": 1}
     for at in middles:
         ax.annotate("", (at - 0.012, _BAR[1]), (at - 0.012, _FLOOR), arrowprops=style)
         ax.annotate("", (at + 0.012, _FLOOR), (at + 0.012, _BAR[1]), arrowprops=style)
 
 
-def _words(seen: _Step, workers: int, replicas: int) -> tuple[str, str]:
+def _words(step: int, sizes: pandas.Series, workers: int, replicas: int) -> tuple[str, str]:
     own = ngettext("{n} replica", "{n} replicas", replicas)
     count = ngettext("{n} process, {replicas}", "{n} processes, {replicas}", workers, replicas=own)
     words = _("Dashed arrows: the kernel starts processes and reads files; it has no part in the step.")
-    caption = [_("Step {step}.", step=seen.number), words]
+    caption = [_("Step {step}.", step=step), words]
     if replicas == 1:
         caption.append(_("One replica has the whole batch."))
         return _("A step: {processes}, no message", processes=count), " ".join(caption)
-    rounds = ngettext("an all-reduce", "{n} all-reduces", max(1, seen.rounds))
-    if seen.size:
-        rounds = _("{rounds} of {size}", rounds=rounds, size=bytes_of(seen.size))
+    rounds = ngettext("an all-reduce", "{n} all-reduces", max(1, len(sizes)))
+    if sizes.any():
+        rounds = _("{rounds} of {size}", rounds=rounds, size=bytes_of(int(sizes.sum())))
     title = N_("A step: {processes}, {rounds}") if workers > 1 else N_("A step: {processes}, {rounds} inside")
     if workers > 1:
         caption.append(_("The bar is no process: workers send to each other."))
     return _(title, processes=count, rounds=rounds), " ".join(caption)
-
-
-# ---- the fan
 
 
 def fan(run: Recorded, step: int = 1, ax: Axes | None = None) -> Axes:

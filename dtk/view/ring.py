@@ -56,14 +56,11 @@ class Story:
     holds: list[list[list[Parts] | None]]
 
 
-# What the workers wrote of one all-reduce: the events by kind, worker and step, a split's step being 0.
-_Seen = dict[tuple[str, int, int], Ring]
-
-
 def story(folder: RunFolder) -> Story | None:
     """Reconstruct the run's first all-reduce from its messages; None where no worker wrote of one."""
     events = [(corner.worker, event) for corner in folder.each for event in of_kind(corner.events, Ring)]
-    seen: _Seen = {(event.what, worker, event.step): event for worker, event in events if event.round == 1}
+    # By kind, worker and step, a split's step being 0.
+    seen = {(event.what, worker, event.step): event for worker, event in events if event.round == 1}
     if not seen:
         return None
     workers, steps = folder.workers, max(step for _what, _worker, step in seen)
@@ -81,7 +78,9 @@ def story(folder: RunFolder) -> Story | None:
     return Story(workers, steps, interrupted, messages, [list(held) for held in holds])
 
 
-def _holdings(seen: _Seen, worker: int, workers: int, steps: int) -> list[list[Parts] | None]:
+def _holdings(
+    seen: dict[tuple[str, int, int], Ring], worker: int, workers: int, steps: int
+) -> list[list[Parts] | None]:
     """A worker's chunks after each step; None from the first step on whose message it did not get."""
     known = ("split", worker, 0) in seen
     chunks: list[Parts] = [(worker,)] * workers
@@ -93,9 +92,6 @@ def _holdings(seen: _Seen, worker: int, workers: int, steps: int) -> list[list[P
             chunks[received.chunk] = None if used is None or used.parts is None else tuple(used.parts)
         held.append(list(chunks) if known else None)
     return held
-
-
-# ---- the figure
 
 
 def ring(run: Recorded, ax: Axes | None = None) -> Axes:

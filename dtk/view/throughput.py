@@ -49,7 +49,7 @@ def throughput(*runs: Recorded | Study, ax: Axes | None = None, labels: Sequence
     if any(hasattr(each, "points") for each in runs):
         if len(runs) > 1 or labels is not None:
             raise ValueError("a study is drawn by itself; its rows are named by what was studied")
-        return _each_curve(runs[0], ax, _throughput)
+        return _each_curve(runs[0], ax, _throughput, _throughput_words)
     given: Sequence[Any] = runs
     names = canvas.names_of([_label(run) for run in given] if labels is None else labels, len(given))
     if all(run.records.empty for run in given):
@@ -123,11 +123,11 @@ def efficiency(study: Study, ax: Axes | None = None) -> Axes:
         study: from `dtk.study`.
         ax: axes to draw on; None: a new figure.
     """
-    return _each_curve(study, ax, _efficiency)
+    return _each_curve(study, ax, _efficiency, _efficiency_words)
 
 
-def _each_curve(study: Any, ax: Axes | None, draw: Any) -> Axes:
-    """draw: one curve's picture, whose title and caption it returns."""
+def _each_curve(study: Any, ax: Axes | None, draw: Any, in_words: Any) -> Axes:
+    """draw: one curve's picture. in_words: its title and caption, by the row of the most workers that has all."""
     table = study.summary
     if not table.measured.notna().any():
         return canvas.only_text(ax, NO_POINTS)
@@ -135,9 +135,14 @@ def _each_curve(study: Any, ax: Axes | None, draw: Any) -> Axes:
     curves = [curve for __, curve in table.groupby([table.scaling, fixed], sort=False)]
     places = canvas.axes(ax, (1.0,) * len(curves), (7.0, 0.9 + 3.1 * len(curves)))
     for place, curve in zip(places, curves, strict=False):
+        curve = curve.reset_index(drop=True)
         place.set_xticks(range(len(curve)), [str(count) for count in curve.workers])
         place.set(xlabel=_("workers"), xlim=(-0.35, len(curve) - 0.65))
-        title, caption = draw(place, curve.reset_index(drop=True))
+        draw(place, curve)
+        title, caption = _name(curve), _repeated(curve)
+        known = curve[curve.measured.notna() & curve.baseline.notna()]
+        if len(known):
+            title, caption = in_words(known.loc[known.workers.idxmax()], title, caption)
         apart = (curve.measured_max - curve.measured_min) / curve.measured
         # The machine was busy if repeats are far apart or workers alone are faster than ideal.
         if (apart > _APART).any() or (curve.ceiling > (1 + _APART) * curve.ideal).any():
@@ -154,7 +159,7 @@ def _name(curve: pandas.DataFrame) -> str:
     return _("{batch} examples a replica", batch=row.per_replica_batch)
 
 
-def _throughput(ax: Axes, curve: pandas.DataFrame) -> tuple[str, str]:
+def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
     """Ideal, ceiling and measured, and under each measured point what most of its distance from ideal is due to."""
     ax.plot(curve.index, curve.ideal, color=canvas.ink(ax), lw=1.4, ls=(0, (4, 2)), label=_("ideal"))
     ax.axhline(curve.baseline.iloc[0], color=canvas.ink(ax), lw=1.4, ls=":", label=_("one process: the baseline"))
@@ -171,7 +176,6 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> tuple[str, str]:
     ax.set_ylabel(_("examples/s"))
     canvas.counts(ax.yaxis)
     ax.legend(loc="upper left", frameon=False, fontsize=9, ncols=2)
-    return _throughput_words(curve)
 
 
 def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any) -> None:
@@ -180,17 +184,14 @@ def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any
     ax.errorbar(curve.index, values, spread, ms=5, lw=1.8, capsize=4, label=label, **style)
 
 
-def _throughput_words(curve: pandas.DataFrame) -> tuple[str, str]:
-    last, caption = _largest(curve), _repeated(curve)
-    if last is None:
-        return _name(curve), caption
+def _throughput_words(last: Any, name: str, caption: str) -> tuple[str, str]:
     times = last.measured / last.baseline
     title = ngettext(
         "{n} worker: {times:.2f} times one process, {curve}",
         "{n} workers: {times:.2f} times one process, {curve}",
         last.workers,
         times=times,
-        curve=_name(curve),
+        curve=name,
     )
     if np.isfinite(last.ceiling) and last.workers > 1:
         words = N_(
@@ -199,12 +200,6 @@ def _throughput_words(curve: pandas.DataFrame) -> tuple[str, str]:
         )
         caption = f"{_(words, ideal=last.workers, ceiling=last.ceiling / last.baseline)} {caption}"
     return title, caption
-
-
-def _largest(curve: pandas.DataFrame) -> Any:
-    """The row of the most workers that has a measurement and a baseline; None without."""
-    known = curve[curve.measured.notna() & curve.baseline.notna()]
-    return known.loc[known.workers.idxmax()] if len(known) else None
 
 
 def _repeated(curve: pandas.DataFrame) -> str:
@@ -216,7 +211,7 @@ def _repeated(curve: pandas.DataFrame) -> str:
     return ngettext("One repeat, no range.", "Medians and ranges of {repeats} repeats.", most, repeats=many)
 
 
-def _efficiency(ax: Axes, curve: pandas.DataFrame) -> tuple[str, str]:
+def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
     highest = 1.0
     for x, row in enumerate(curve.itertuples(index=False)):
         if not np.isfinite(row.efficiency):
@@ -235,7 +230,6 @@ def _efficiency(ax: Axes, curve: pandas.DataFrame) -> tuple[str, str]:
     order = [name for name in reversed(("measured", *GAPS[2:], "ceiling", *GAPS[:2])) if name in first]  # as stacked
     place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False, "fontsize": 9}
     ax.legend([first[name] for name in order], [_(name) for name in order], **place)
-    return _efficiency_words(curve)
 
 
 def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
@@ -254,24 +248,22 @@ def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
     return bottom
 
 
-def _efficiency_words(curve: pandas.DataFrame) -> tuple[str, str]:
-    last = _largest(curve)
-    if last is None or last.workers == 1:
-        return _name(curve), _repeated(curve)
+def _efficiency_words(last: Any, name: str, repeated: str) -> tuple[str, str]:
+    if last.workers == 1:
+        return name, repeated
     title = N_("{workers} workers: {part:.0%} of ideal")
     if np.isfinite(last.of_ceiling):
         title = N_("{workers} workers: {part:.0%} of ideal, {of_ceiling:.0%} of what these cores can do")
-    caption = [_("{sentence}.", sentence=_name(curve).capitalize())]
+    caption = [_("{sentence}.", sentence=name.capitalize())]
     if last.gap and last.efficiency < 1:
         caption.append(_("Most of the rest: {gap}.", gap=_(last.gap)))
-    caption += [_("Thick mark: the ceiling."), _repeated(curve)]
+    caption += [_("Thick mark: the ceiling."), repeated]
     values = {"workers": last.workers, "part": last.efficiency, "of_ceiling": last.of_ceiling}
     return _(title, **values), " ".join(caption)
 
 
 def _failed(ax: Axes, x: int, words: str) -> None:
-    style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 9, "style": "italic"}
-    ax.text(x, 0.02, words, transform=ax.get_xaxis_transform(), **style)
+    ax.text(x, 0.02, words, transform=ax.get_xaxis_transform(), ha="center", va="bottom", fontsize=9, style="italic")
 
 
 # ---- a step's parts

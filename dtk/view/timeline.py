@@ -47,8 +47,8 @@ class _Lane:
     since, until: of the cluster that this lane belongs to. running: its function was called. built: its first step
     ended. ended: it finished or failed. last: the last that is known of it. NaN where something did not come. silent:
     whether the run went on for long after the last. steps: by number, with begin, end, loss and examples of its
-    replicas. parts: rows of `timing.step_spans`. evaluations: an evaluator's, as in `Run.evaluations`; None for a
-    worker. faults: when each came, and its kind.
+    replicas. parts: rows of `timing.step_spans`. evaluator: whether it is one. evaluations: as in `Run.evaluations`.
+    faults: when each came, and its kind.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class _Lane:
         self.failed = Failed.state in at
         self.steps = steps[steps.index == self.worker].set_index("step")
         self.parts = parts[parts.worker == self.worker]
-        self.evaluations = evaluations(events) if member.name == "evaluator" else None
+        self.evaluator, self.evaluations = member.name == "evaluator", evaluations(events)
         self.since, self.until = 0.0 if first else at.get(Starting.state, self.running), until
         self.faults = [(event.at, event.kind) for event in of_kind(events, FaultCame)]
         self.built = float(self.steps.end.iloc[0]) if len(self.steps) else float("nan")
-        ends = self.parts.end if self.evaluations is None else self.evaluations.ended
-        self.last = float(np.nanmax([self.running, self.built, self.ended, *ends[-1:]]))
+        known = [self.running, self.built, self.ended, *self.parts.end[-1:], *self.evaluations.ended[-1:]]
+        self.last = float(np.nanmax(known))
         self.silent = not np.isfinite(self.ended) and until - self.last > _SILENT
 
 
@@ -91,7 +91,7 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     if not any(np.isfinite(lane.built) or lane.running > 0 for lane in every):
         return only_text(ax, NO_RECORDS)
     lanes, times = attempts[-1], within_epochs(timing.step_times(run.folder.own_records))
-    workers = [lane for lane in lanes if lane.evaluations is None]
+    workers = [lane for lane in lanes if not lane.evaluator]
     chosen = typical_steps(times, _ZOOMED) if all(np.isfinite(lane.built) for lane in workers) else []
     zoom = ax is None and bool(chosen)
     tall = max(1.0, 0.28 * len(lanes) + 0.5)
@@ -99,8 +99,7 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     whole = max(lane.until if lane.silent else lane.last for lane in every)
     for lane in every:
         _draw(top, lane)
-    below_evaluations = 0.0 if len(workers) == len(lanes) else 0.4  # for their labels
-    name_rows(top, [lane.name for lane in lanes], 0.1, below=below_evaluations)
+    name_rows(top, [lane.name for lane in lanes], 0.1, below=0.4 if lanes[-1].evaluator else 0.0)  # for its labels
     top.set(xlim=(0.0, whole * 1.02), xlabel=_("seconds since the call of dtk.run"))
     title, caption = _words(run, lanes, times, whole)
     if len(attempts) > 1:
@@ -137,9 +136,8 @@ def _attempts(folder: RunFolder) -> list[list[_Lane]]:
 def _draw(ax: Axes, lane: _Lane, span: tuple[float, float] | None = None) -> None:
     """Draw a lane's blocks, faults and failure; span: the seconds that are looked at, where that is not all of it."""
     _block(ax, lane, "start", lane.since, lane.running)
-    if lane.evaluations is not None:
-        each = lane.evaluations
-        bars = np.c_[each.started, each.ended - each.started]
+    if lane.evaluator:
+        bars = np.c_[lane.evaluations.started, lane.evaluations.ended - lane.evaluations.started]
         # A thin line around each: evaluations that follow at once would look like a single long one.
         colors = {"facecolor": EVALUATOR_COLOR, "edgecolor": ax.get_facecolor()}
         ax.broken_barh(bars, (lane.worker - 0.36, 0.72), gid="evaluation", lw=1, **colors)
@@ -170,11 +168,6 @@ def _style_of(ax: Axes, phase: str) -> dict[str, Any]:
     return {"facecolor": (ink(ax), alpha), "edgecolor": (ink(ax), 0.6 if hatch else 0.0), "hatch": hatch, "lw": 0}
 
 
-def _together(steps: int) -> int:
-    """How many steps a column has."""
-    return -(-steps // _COLUMNS)
-
-
 def _stacked(ax: Axes, lane: _Lane, span: tuple[float, float] | None) -> None:
     """Draw the parts of a lane's steps: how a column's time is divided; of a span, each part by itself."""
     parts = lane.parts if span is None else lane.parts[(lane.parts.end > span[0]) & (lane.parts.begin < span[1])]
@@ -183,7 +176,7 @@ def _stacked(ax: Axes, lane: _Lane, span: tuple[float, float] | None) -> None:
     each = parts.groupby("step").agg(begin=("begin", "min"), end=("end", "max"))
     paused = each[each.end < each.begin.shift(-1)]  # between epochs
     after = each[each.begin > each.end.shift()]
-    columns_of_steps = [each.begin[:: _together(len(each))], each.end[-1:], paused.end, after.begin]
+    columns_of_steps = [each.begin[:: -(-len(each) // _COLUMNS)], each.end[-1:], paused.end, after.begin]
     edges = np.unique(parts[["begin", "end"]] if span else np.concatenate(columns_of_steps))
     low = np.full(len(edges), lane.worker + 0.36)
     for part in reversed(PARTS):
@@ -219,11 +212,11 @@ def _words(run: Recorded, lanes: list[_Lane], times: pandas.DataFrame, whole: fl
         caption = [_("{sentence}.", sentence=words[0].upper() + words[1:])]
     else:
         words = N_("Each column: a step, divided as its time was.")
-        many = max(_together(lane.parts.step.nunique()) for lane in lanes)
+        many = -(-max(lane.parts.step.nunique() for lane in lanes) // _COLUMNS)  # steps of a column
         if many > 1:
             words = N_("Each column: {many} steps, divided as their time was.")
         caption.append(_(words, many=many))
-    if lanes[-1].evaluations is not None:
+    if lanes[-1].evaluator:
         caption.append(_("Under them the evaluator; each block is an evaluation, with the step of its weights."))
     return _title(run, lanes, times, whole), " ".join(caption)
 
@@ -254,8 +247,6 @@ def _label_evaluations(ax: Axes, lane: _Lane) -> None:
 
     Needs the axes' limits to be set.
     """
-    if lane.evaluations is None:
-        return
     known = lane.evaluations.dropna(subset=["step"])
     low, high = ax.get_xlim()
     letter = 0.55 * _LABEL_POINTS * (high - low) / (ax.get_window_extent().width / ax.figure.dpi * 72)  # seconds
@@ -266,9 +257,6 @@ def _label_evaluations(ax: Axes, lane: _Lane) -> None:
         if at + half < free:
             note(ax, words, (at, lane.worker + 0.36), (0, -2), ha="center", va="top", fontsize=_LABEL_POINTS)
             free = at - half - letter
-
-
-# ---- the same for a viewer of traces
 
 
 def trace(run: Recorded, path: Path) -> Path:
@@ -293,7 +281,7 @@ def trace(run: Recorded, path: Path) -> Path:
             add(f"step {its.Index}", begin, its.end, loss=f"{its.loss:.6g}", examples=int(its.examples))
         for part in lane.parts.itertuples():
             add(part.part, part.begin, part.end)
-        for each in [] if lane.evaluations is None else lane.evaluations.itertuples():
+        for each in lane.evaluations.itertuples():
             add("evaluation", each.started, each.ended)
         for at, kind in lane.faults:
             add(f"fault: {kind}", at)

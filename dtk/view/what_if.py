@@ -149,9 +149,6 @@ def _words(row: Any, job: Job, cluster: Cluster) -> tuple[str, str]:
     return title.replace(" %", "\N{NO-BREAK SPACE}%"), " ".join(caption)
 
 
-# ---- the lab
-
-
 def what_if_lab(workers: int = 256) -> Lab | Axes:
     """`dtk.plot.what_if` with sliders: workers, batch, gradient size, link, algorithm, overlap, stragglers.
 

@@ -199,8 +199,10 @@ def board(states: Sequence[State]) -> list[Line]:
     edges = explain(states).edges if any(state.waits for state in states) else []
     lines = []
     for state in states:
-        awaited = [other for other in states if (state.member, other.member) in edges]
-        lines.append(replace(state.board(), waits=_("waits for {workers}", workers=names(awaited)) if awaited else ""))
+        line, awaited = state.board(), [other for other in states if (state.member, other.member) in edges]
+        if awaited:
+            line = replace(line, waits=_("waits for {workers}", workers=names(awaited)), what="")
+        lines.append(line)
     return lines
 
 
