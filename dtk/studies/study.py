@@ -172,13 +172,11 @@ def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
     except DtkError as error:
         return {"failed": str(error)}
     found = measures(run, cell.kind)
-    if not math.isnan(found["examples_per_second"]):
-        return {**found, "failed": ""}
-    words = N_(
+    words = _(
         "no step after the first was recorded on every worker: add dtk.Recorder() to fit's callbacks, or "
         "dtk.record_step to a loop, and train some 20 steps or more"
     )
-    return {**found, "failed": _(words)}
+    return {**found, "failed": words if math.isnan(found["examples_per_second"]) else ""}
 
 
 # ---- which runs a study takes, checked before any process starts
