@@ -95,8 +95,7 @@ def joined(tables: Sequence[pandas.DataFrame]) -> pandas.DataFrame:
     """The rows of all workers, sorted by step, then replica."""
     import pandas
 
-    table = pandas.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
-    return table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
+    return pandas.concat(tables).sort_values(["step", "replica"], kind="stable", ignore_index=True)
 
 
 def rows(worker: int, lines: bytes) -> pandas.DataFrame:
