@@ -131,8 +131,7 @@ def evaluations(events: Iterable[Event]) -> pandas.DataFrame:
     """
     import pandas
 
-    said = of_kind(events, Evaluation)
-    rows = [{"step": e.step, "started": e.started, "ended": e.at, **e.metrics} for e in said]
+    rows = [{"step": e.step, "started": e.started, "ended": e.at, **e.metrics} for e in of_kind(events, Evaluation)]
     table = pandas.DataFrame(rows, columns=None if rows else ["step", "started", "ended"])
     return table.astype({"step": "Int64", "started": "float64", "ended": "float64"})
 
