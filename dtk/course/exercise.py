@@ -153,11 +153,6 @@ class Exercise:
         functions = [each if callable(each) else eval(f"lambda {given}: {each}", names) for each in self.wrong]
         return [(answer, hint or self.hint) for answer, hint in zip(functions, self.wrong.values(), strict=True)]
 
-    @property
-    def has_cases(self) -> bool:
-        """Whether a function is asked for, which is tried on cases, and not a value."""
-        return self.drawn is not None
-
     def cases(self, seed: str = "") -> list[tuple[Any, ...]]:
         """The cases of a function's exercise, the same in every session; another seed draws other numbers."""
         assert self.drawn is not None
@@ -175,8 +170,8 @@ class Exercise:
             NotSolved: it is None or `...`, or returns that.
             CheckFailed: it is wrong in one case at least.
         """
-        _must_be_given(self.name, answer, self.has_cases)
-        if not self.has_cases:
+        _must_be_given(self.name, answer, as_function=self.drawn is not None)
+        if self.drawn is None:
             _handed_over(self.name, functools.partial(self.play, self.right) if self.play else self.right, objects)
             return self._compare([objects], [answer], _("your answer"))
         cases = self.cases(seed)
@@ -203,7 +198,7 @@ class Exercise:
         if all(fine):
             return len(fine)
         first = fine.index(False)
-        where = _call(name, cases[first]) if self.has_cases else name
+        where = _call(name, cases[first]) if self.drawn else name
         what = N_("{exercise}: {answer} is {value}, which is not right")
         if len(fine) > 1:
             what = N_("{exercise}: {answer} is {value}, which is not right, right in {right} of {all} cases")
@@ -237,7 +232,7 @@ class Trial:
     hint_for: Callable[..., str]
     stub: str = ""
     of_function: bool = True
-    has_cases = False  # as of an `Exercise`
+    drawn = None  # as of an `Exercise`: it has no cases
 
     def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
         """As `Exercise.judge`; the runs count as one case."""

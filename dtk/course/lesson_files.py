@@ -147,7 +147,7 @@ class Task:
 
     def hidden(self, seed: str) -> str:
         """The call on cases that `seed` draws; "" without it, and where a value is asked for, which has no cases."""
-        if not seed or not all_exercises(self.name.partition(".")[0])[self.name].has_cases:
+        if not seed or not all_exercises(self.name.partition(".")[0])[self.name].drawn:
             return ""
         return f"{self.call.rstrip()[:-1]}, seed={json.dumps(seed)})"
 
