@@ -32,8 +32,7 @@ from dtk.view.timeline import timeline as timeline
 from dtk.view.what_if import what_if as what_if
 from dtk.view.what_if import what_if_lab as what_if_lab
 
-_ROOM = "dtk.view."
-__all__ = sorted(name for name, value in globals().items() if getattr(value, "__module__", "").startswith(_ROOM))
+__all__ = sorted(name for name, value in globals().items() if getattr(value, "__module__", "").startswith("dtk.view"))
 
 _TAKEN = {  # a class in the signature of a function -> what one of it is
     "Axes": N_("Axes of matplotlib"),

@@ -234,8 +234,7 @@ def _solve(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         expected = np.maximum((columns @ found[..., None])[..., 0], 0.1 * seconds)
         errors = np.maximum(np.abs(seconds / expected - 1), 1e-12)
         # The median of |error| estimates the standard deviation, undisturbed by outliers.
-        middle = np.maximum(1.4826 * np.median(errors, axis=1, keepdims=True), 1e-12)
-        weights = np.minimum(1.0, _HUBER * middle / errors)
+        weights = np.minimum(1.0, _HUBER * 1.4826 * np.median(errors, axis=1, keepdims=True) / errors)
     return found
 
 
