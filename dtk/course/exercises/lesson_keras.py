@@ -7,8 +7,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from dtk.course.exercise import Exercise, Hints, Trial, not_solved, same
 from dtk.language import N_, _
 from dtk.runs import run
@@ -54,7 +52,8 @@ def _clip_hint(apply: Any, update: Any, draw: random.Random) -> str:
         numbers = tuple(times * number for number in plain)
         kwargs = {"how": {}, "apply": apply, "numbers": numbers}
         got.append(run(update, workers=1, replicas=replicas, kwargs=kwargs).results[0])
-        parts.append([sum(each) / len(numbers) for each in np.reshape(numbers, (replicas, -1)).tolist()])
+        each = len(numbers) // replicas
+        parts.append([sum(numbers[at : at + each]) / len(numbers) for at in range(0, len(numbers), each)])
     if same(got, [_clip(sum(part)) for part in parts], 2e-3):
         return ""
     if same(got, [sum(part) for part in parts], 2e-3):
