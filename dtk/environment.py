@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dtk import limits
 from dtk.errors import DtkError, shell
-from dtk.language import N_, _
+from dtk.language import _
 from dtk.records import Journal, RunFolder, WorkerFolder
 from dtk.records.events import Finished, of_kind
 
@@ -109,8 +109,7 @@ def run_dir() -> Path:
         RuntimeError: outside of a run there is none; use `run.dir`.
     """
     if _here is None:
-        words = N_("dtk.run_dir() is for use inside a function that dtk.run runs; outside, use run.dir")
-        raise RuntimeError(_(words))
+        raise RuntimeError(_("dtk.run_dir() is for use inside a function that dtk.run runs; outside, use run.dir"))
     return _here.run.path
 
 

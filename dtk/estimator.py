@@ -38,8 +38,7 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
     Raises ClusterConfigError in a notebook's kernel, and wherever there is no cluster to be a task of.
     """
     # A program that some cluster manager starts, with a TF_CONFIG of its own, is a task like any other.
-    kernel = "ipykernel" in sys.modules
-    if here() is None and (kernel or "TF_CONFIG" not in os.environ):
+    if here() is None and ("ipykernel" in sys.modules or "TF_CONFIG" not in os.environ):
         words = N_(
             "train_and_evaluate was called in this process itself; put it into a function, and have dtk start it in "
             "processes of their own: dtk.run(train, workers=2) on a cluster, dtk.baseline(train) on one device"

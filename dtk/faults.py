@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dtk import errors
 from dtk.language import N_, _
@@ -54,13 +53,10 @@ class Fault:
 
     def __repr__(self) -> str:
         # As it was asked for: this text stands in sentences, events and figures.
-        said: dict[str, Any] = {"seconds_per_step": self.seconds} if self.kind == "slow" else {"step": self.step}
-        if self.kind == "stall" and self.seconds is not None:
-            said["seconds"] = self.seconds
-        more = "".join(
-            f", {name}={f'{value:g}' if isinstance(value, float) else value}" for name, value in said.items()
-        )
-        return f"{self.kind}(worker={self.worker}{more})"
+        when = "" if self.kind == "slow" else f", step={self.step}"
+        name = "seconds_per_step" if self.kind == "slow" else "seconds"
+        long = "" if self.seconds is None else f", {name}={self.seconds:g}"
+        return f"{self.kind}(worker={self.worker}{when}{long})"
 
 
 def kill(worker: int, step: int) -> Fault:

@@ -37,18 +37,15 @@ def language() -> str:
     """The language that is spoken now, one of `languages()`."""
     asked = os.environ.get(ASKED)
     try:
-        found = _known(asked or Path.cwd().name)
+        name = asked or Path.cwd().name
     except OSError:
-        found = None  # the folder is gone
-    if asked and found is None:
+        return ENGLISH  # the folder is gone
+    short = re.split(r"[-_.]", name.lower())[0]  # zh of zh, zh_CN.UTF-8 and zh-Hans
+    if short in languages():
+        return short
+    if asked:
         warnings.warn(f"{ASKED}={asked}: dtk speaks {', '.join(languages())}; it goes on in English", stacklevel=2)
-    return found or ENGLISH
-
-
-def _known(name: str) -> str | None:
-    """zh of zh, zh_CN.UTF-8 and zh-Hans."""
-    short = re.split(r"[-_.]", name.lower())[0]
-    return short if short in languages() else None
+    return ENGLISH
 
 
 @functools.cache

@@ -126,9 +126,7 @@ def refused_by_the_machine() -> Iterator[None]:
     """Raises DtkError in the place of an OSError whose cause and remedy are known. Also for use as a decorator."""
     try:
         yield
-    except DtkError:
-        raise
-    except OSError as error:
+    except OSError as error:  # also one of dtk's, which has no number and stays as it is
         words = sentence(error)
         if words is None:
             raise

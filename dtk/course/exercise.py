@@ -153,11 +153,6 @@ class Exercise:
         functions = [each if callable(each) else eval(f"lambda {given}: {each}", names) for each in self.wrong]
         return [(answer, hint or self.hint) for answer, hint in zip(functions, self.wrong.values(), strict=True)]
 
-    @property
-    def has_cases(self) -> bool:
-        """Whether a function is asked for, which is tried on cases, and not a value."""
-        return self.drawn is not None
-
     def cases(self, seed: str = "") -> list[tuple[Any, ...]]:
         """The cases of a function's exercise, the same in every session; another seed draws other numbers."""
         assert self.drawn is not None
@@ -175,12 +170,10 @@ class Exercise:
             NotSolved: it is None or `...`, or returns that.
             CheckFailed: it is wrong in one case at least.
         """
-        if answer is None or answer is ...:
-            raise not_solved(self.name)
-        if not self.has_cases:
+        _must_be_given(self.name, answer, as_function=self.drawn is not None)
+        if self.drawn is None:
             _handed_over(self.name, functools.partial(self.play, self.right) if self.play else self.right, objects)
             return self._compare([objects], [answer], _("your answer"))
-        _must_be_a_function(self.name, answer)
         cases = self.cases(seed)
         got = [self._called(answer, case) for case in cases]
         if all(value is None or value is ... for value in got):
@@ -190,8 +183,8 @@ class Exercise:
     def _called(self, answer: Callable[..., Any], case: tuple[Any, ...]) -> Any:
         try:
             got = self.tried(answer, case)
-            if isinstance(got, Iterator):
-                got = list(itertools.islice(got, _MOST_ITEMS))  # a generator is as good as its list
+            # A generator is as good as its list.
+            return list(itertools.islice(got, _MOST_ITEMS)) if isinstance(got, Iterator) else got
         except NotSolved:
             raise
         except Exception as error:
@@ -199,14 +192,13 @@ class Exercise:
             said = f"{type(error).__name__}: {error}"
             what = _("{exercise}: {call} raises {error}", exercise=self.name, call=where, error=said)
             raise CheckFailed(what) from error
-        return got
 
     def _compare(self, cases: Sequence[tuple[Any, ...]], got: Sequence[Any], name: str) -> int:
         fine = [same(value, self.tried(self.right, case), self.close) for case, value in zip(cases, got, strict=True)]
         if all(fine):
             return len(fine)
         first = fine.index(False)
-        where = _call(name, cases[first]) if self.has_cases else name
+        where = _call(name, cases[first]) if self.drawn else name
         what = N_("{exercise}: {answer} is {value}, which is not right")
         if len(fine) > 1:
             what = N_("{exercise}: {answer} is {value}, which is not right, right in {right} of {all} cases")
@@ -240,16 +232,13 @@ class Trial:
     hint_for: Callable[..., str]
     stub: str = ""
     of_function: bool = True
-    has_cases = False  # as of an `Exercise`
+    drawn = None  # as of an `Exercise`: it has no cases
 
     def judge(self, answer: Any, *objects: Any, seed: str = "") -> int:
         """As `Exercise.judge`; the runs count as one case."""
-        if answer is None or answer is ...:
-            raise not_solved(self.name)
+        _must_be_given(self.name, answer, self.of_function)
         if self.stub and _does_nothing(answer):
             raise not_solved(self.name, self.stub)
-        if self.of_function:
-            _must_be_a_function(self.name, answer)
         hint_for = functools.partial(self.hint_for, draw=random.Random(self.name + seed))
         _handed_over(self.name, hint_for, (answer, *objects))
         try:
@@ -267,8 +256,10 @@ def failure(failed: WorkerFailed | WorkerStalled) -> str:
     return _("in a worker it fails: {error}", error=line)
 
 
-def _must_be_a_function(name: str, answer: Any) -> None:
-    if not callable(answer):
+def _must_be_given(name: str, answer: Any, as_function: bool) -> None:
+    if answer is None or answer is ...:
+        raise not_solved(name)
+    if as_function and not callable(answer):
         raise CheckFailed(_("{exercise}: a function is asked for, not {answer}", exercise=name, answer=_shown(answer)))
 
 
@@ -319,12 +310,8 @@ def _equal(got: Any, right: Any, close: float) -> bool:
         if isinstance(got, str | bytes | Mapping | Set) or not hasattr(got, "__len__") or len(got) != len(right):
             return False
         return all(same(mine, its, close) for mine, its in zip(got, right, strict=True))
-    if isinstance(right, int | float | np.number | np.ndarray):
-        return _numbers_agree(got, right, close)
-    return bool(got == right)
-
-
-def _numbers_agree(got: Any, right: Any, close: float) -> bool:
+    if not isinstance(right, int | float | np.number | np.ndarray):
+        return bool(got == right)
     given, its = np.asarray(got), np.asarray(right, float)
     exact = given.dtype == object and all(isinstance(item, numbers.Real) for item in given.flat)  # such as a Fraction
     if given.dtype.kind not in "iuf" and not exact:

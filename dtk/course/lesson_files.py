@@ -147,7 +147,7 @@ class Task:
 
     def hidden(self, seed: str) -> str:
         """The call on cases that `seed` draws; "" without it, and where a value is asked for, which has no cases."""
-        if not seed or not all_exercises(self.name.partition(".")[0])[self.name].has_cases:
+        if not seed or not all_exercises(self.name.partition(".")[0])[self.name].drawn:
             return ""
         return f"{self.call.rstrip()[:-1]}, seed={json.dumps(seed)})"
 
@@ -254,34 +254,22 @@ def build(
     """
     if out.exists() and any(out.iterdir()):
         raise DtkError(f"{out} is not empty", remedy="name a new folder; nothing of another build may be left in it")
-    found = _beside(edition, lessons, folder)
+    found = {"student": {"README.md": _readme(lessons)}, "nbgrader": {"nbgrader_config.py": _NBGRADER}}.get(edition, {})
+    texts = {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.md") if file.stem != "README"}
+    settings = _settings(folder, variant)
     for lesson in lessons:
-        cells = [_for_class(cell, _settings(folder, variant)) for cell in EDITIONS[edition](lesson, hidden)]
+        # Graders take a folder a lesson, with the texts that lie beside it, such as the glossary.
+        within = {"nbgrader": f"source/{lesson.name}/", "otter": f"{lesson.name}/"}.get(edition, "")
+        found |= {within + name: text for name, text in texts.items()}
+        cells = [_for_class(cell, settings) for cell in EDITIONS[edition](lesson, hidden)]
         metadata = {key: lesson.notebook["metadata"][key] for key in ("kernelspec", "language_info")}
         whole = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
-        place = f"{_place(edition, lesson)}{lesson.name}.ipynb"
-        found[place] = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+        found[f"{within}{lesson.name}.ipynb"] = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
     for place, text in found.items():
         file = out / place
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(_with_addresses(text), encoding="utf-8")
     return [out / place for place in sorted(found)]
-
-
-def _place(edition: str, lesson: Lesson) -> str:
-    """Where a lesson lies in an edition: graders take a folder a lesson."""
-    return {"nbgrader": f"source/{lesson.name}/", "otter": f"{lesson.name}/"}.get(edition, "")
-
-
-def _beside(edition: str, lessons: Sequence[Lesson], folder: Path) -> dict[str, str]:
-    """The texts that lie beside the lessons, such as the glossary; in a student's edition a README of its own."""
-    places = dict.fromkeys(_place(edition, lesson) for lesson in lessons)
-    texts = {
-        file.name: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.md")) if file.stem != "README"
-    }
-    found = {place + name: text for place in places for name, text in texts.items()}
-    more = {"student": {"README.md": _readme(lessons)}, "nbgrader": {"nbgrader_config.py": _NBGRADER}}
-    return found | more.get(edition, {})
 
 
 def _readme(lessons: Sequence[Lesson]) -> str:

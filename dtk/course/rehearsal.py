@@ -61,8 +61,7 @@ class Outcome(dict[str, Any]):
 
     def __repr__(self) -> str:
         result = self["results"][0]
-        shown = repr(result.item() if isinstance(result, np.generic) else result)
-        shown = " ".join(shown.split())
+        shown = " ".join(repr(result.item() if isinstance(result, np.generic) else result).split())
         return _("{result} on worker 0, {bytes} bytes sent", result=shown, bytes=self["bytes"][0])
 
 

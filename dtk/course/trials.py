@@ -42,9 +42,8 @@ def hint_for_share(
     mine = {**kwargs, argument: share}
     with quiet():
         cluster, alone = run(train, workers=2, kwargs=mine), baseline(train, kwargs=mine)
-    if cluster.workers < workers:
-        raise CheckFailed(_("this check needs two workers"))
-    with quiet():
+        if cluster.workers < workers:
+            raise CheckFailed(_("this check needs two workers"))
         reference = baseline(train, kwargs={**kwargs, argument: whole})
     tables = [each.records for each in (reference, cluster, alone)]
     right, together, own = (float(each[each.step == 1].loss.sum(skipna=False)) for each in tables)

@@ -179,7 +179,6 @@ class Journal:
     """Appends records and events to a worker's files, each in one `write`."""
 
     def __init__(self, folder: WorkerFolder):
-        self.folder = folder
         folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._files = {
             name: os.open(folder.path / f"{name}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

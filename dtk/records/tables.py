@@ -95,8 +95,7 @@ def joined(tables: Sequence[pandas.DataFrame]) -> pandas.DataFrame:
     """The rows of all workers, sorted by step, then replica."""
     import pandas
 
-    table = pandas.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
-    return table.sort_values(["step", "replica"], kind="stable", ignore_index=True)
+    return pandas.concat(tables).sort_values(["step", "replica"], kind="stable", ignore_index=True)
 
 
 def rows(worker: int, lines: bytes) -> pandas.DataFrame:
@@ -132,8 +131,7 @@ def evaluations(events: Iterable[Event]) -> pandas.DataFrame:
     """
     import pandas
 
-    said = of_kind(events, Evaluation)
-    rows = [{"step": e.step, "started": e.started, "ended": e.at, **e.metrics} for e in said]
+    rows = [{"step": e.step, "started": e.started, "ended": e.at, **e.metrics} for e in of_kind(events, Evaluation)]
     table = pandas.DataFrame(rows, columns=None if rows else ["step", "started", "ended"])
     return table.astype({"step": "Int64", "started": "float64", "ended": "float64"})
 

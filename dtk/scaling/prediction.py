@@ -25,16 +25,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, three
 from dtk.scaling.job import Cluster, Cost, Job, Link, ethernet, slowest, slowest_mean
-
-if TYPE_CHECKING:
-    import pandas
 
 LIMITS = (N_("compute"), N_("straggler"), N_("bandwidth"), N_("latency"), N_("batch too large"))
 TOLERATED = 0.1  # of the ideal; as long as no more is lost, nothing but the computation limits
@@ -84,8 +82,6 @@ def predict(job: Job, cluster: Cluster, workers: Iterable[int]) -> pandas.DataFr
     2       64    49296.33        0.77  bandwidth
     3     1000   619540.10        0.62    latency
     """
-    import pandas
-
     return pandas.DataFrame([_row(job, cluster, count) for count in workers])
 
 
@@ -238,8 +234,7 @@ def _solve(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
         expected = np.maximum((columns @ found[..., None])[..., 0], 0.1 * seconds)
         errors = np.maximum(np.abs(seconds / expected - 1), 1e-12)
         # The median of |error| estimates the standard deviation, undisturbed by outliers.
-        middle = np.maximum(1.4826 * np.median(errors, axis=1, keepdims=True), 1e-12)
-        weights = np.minimum(1.0, _HUBER * middle / errors)
+        weights = np.minimum(1.0, _HUBER * 1.4826 * np.median(errors, axis=1, keepdims=True) / errors)
     return found
 
 
@@ -328,8 +323,6 @@ def compare_published() -> pandas.DataFrame:
         A row for each result. Columns: paper, model, workers, published, predicted (efficiencies, from 0 to 1), points
         (predicted minus published, in percentage points). Sources are in docs/explanation/scaling_model.md.
     """
-    import pandas
-
     table = pandas.DataFrame(RESULTS)[["paper", "model", "workers", "published"]]
     table["predicted"] = [result.predicted for result in RESULTS]
     return table.assign(points=100 * (table.predicted - table.published))

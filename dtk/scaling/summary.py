@@ -13,6 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas
 
 from dtk.language import N_, _, aligned, ngettext, three
 from dtk.records.events import Failed, Finished, of_kind
@@ -20,8 +21,6 @@ from dtk.scaling.shares import by_step, whole_steps
 from dtk.scaling.timing import PARTS, step_parts, step_times, throughput
 
 if TYPE_CHECKING:
-    import pandas
-
     from dtk.records.tables import Recorded
 
 
@@ -187,14 +186,12 @@ def study_summary(points: pandas.DataFrame) -> pandas.DataFrame:
     gap: which of them costs the most efficiency (`losses`); "" where nothing was lost. failed: what was said of the
     points that failed, or "".
     """
-    import pandas as pd
-
     keys = {
         (scaling, int(row.workers), int(row.global_batch))
         for row in points[points.kind == "cluster"].itertuples()
         for scaling in row.scaling.split(", ")
     }
-    return pd.DataFrame([_row(points, *key) for key in sorted(keys)], columns=_COLUMNS)
+    return pandas.DataFrame([_row(points, *key) for key in sorted(keys)], columns=_COLUMNS)
 
 
 def losses(row: Mapping[str, Any]) -> dict[str, float]:

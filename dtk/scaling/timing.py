@@ -4,9 +4,8 @@ All times come from the recorder in each worker, on one clock (see `dtk.records`
 Keras calls the step, `ended` after the step's loss has been read, so a step holds the input pipeline, the
 computation and the all-reduce. The first step also holds tracing and compiling and is left out of throughput.
 
-The parts of a step (Python and callbacks, input, computation, all-reduce, waiting for the slowest worker) come from the
-records and from the marks (`dtk.compat.marks`: when its data was there, when each all-reduce began and ended).
-They divide a step's time without gap or overlap, so they add up.
+The parts of a step (`step_parts`) come from the records and the marks (`dtk.compat.marks`: when its data was there,
+when each all-reduce began and ended). They divide a step's time without gap or overlap, so they add up.
 """
 
 from __future__ import annotations
@@ -149,13 +148,8 @@ def spans(numbers: Sequence[int]) -> list[tuple[int, int]]:
     >>> spans([1, 2, 3, 7, 9, 10])
     [(1, 3), (7, 7), (9, 10)]
     """
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return found
+    stretches = np.split(np.asarray(numbers), np.flatnonzero(np.diff(numbers) != 1) + 1)
+    return [(int(each[0]), int(each[-1])) for each in stretches if len(each)]
 
 
 # ---- where a step's time goes

@@ -10,7 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas
 
 from dtk import environment
 from dtk.compat.fingerprint import first_leaf
@@ -19,9 +21,6 @@ from dtk.language import N_, _
 from dtk.launch import request
 from dtk.runs import Run, carry_out
 from dtk.studies.study import measured_job
-
-if TYPE_CHECKING:
-    import pandas
 
 
 def shards(
@@ -154,8 +153,6 @@ def from_lists(parts: Sequence[Any], alone: Sequence[Any], policy: str = "", tog
     >>> from_lists([[[0, 1], [2, 3]], [[0, 1], [2, 3]]], alone)
     <Sharding workers=2 replicas=2 examples=8 repeated=4 gaps=4>
     """
-    import pandas
-
     rows = [
         (replica // together, replica, step, number)
         for replica, steps in enumerate(parts)

@@ -10,7 +10,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pandas
 
 from dtk import environment
 from dtk.errors import ClusterConfigError, DtkError, one_of, whole_number
@@ -19,9 +21,6 @@ from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.scaling.prediction import fit
 from dtk.scaling.summary import MEASURES, measures, study_summary
-
-if TYPE_CHECKING:
-    import pandas
 
 
 class Cell(NamedTuple):
@@ -56,9 +55,7 @@ class Study:
         global_batch and per_replica_batch (examples), repeat, examples_per_second, the parts of a step (s,
         `dtk.scaling.timing`), and failed: what went wrong, or "".
         """
-        import pandas as pd
-
-        table = pd.DataFrame(self.rows, columns=[*Cell._fields, *MEASURES, "failed"])
+        table = pandas.DataFrame(self.rows, columns=[*Cell._fields, *MEASURES, "failed"])
         return table.astype(dict.fromkeys(MEASURES, "float64"))
 
     @property
@@ -111,9 +108,8 @@ def study(
     from tqdm.auto import tqdm
 
     cells = study_cells(workers, global_batch, per_replica_batch, scaling, repeats)
-    most = max(cell.workers for cell in cells)
-    refuse_on_colab("dtk.study", most, force)
-    jobs = [(cell, _job(fn, cell, max(1, environment.cores() // most))) for cell in cells]
+    threads = _threads("dtk.study", max(cell.workers for cell in cells), force)
+    jobs = [(cell, _job(fn, cell, threads)) for cell in cells]
     random.Random(0).shuffle(jobs)
     found = Study([], str(getattr(getattr(fn, "func", fn), "__name__", type(fn).__name__)))  # a partial has a func
     bar = tqdm(total=len(jobs), unit=_("run"), disable=environment.live_mode() == "off")
@@ -152,10 +148,12 @@ def _listed(name: str, given: Any) -> Sequence[Any]:
     return given
 
 
-def refuse_on_colab(function: str, workers: int, force: bool) -> None:
+def _threads(function: str, workers: int, force: bool) -> int:
+    """The threads of each worker, the same at every number of workers up to this; refuses several on Colab."""
     if workers > 1 and environment.on_colab() and not force:
         words = N_("on Colab dtk.run starts one worker; {function}(..., force=True) measures several on its two cores")
         raise ClusterConfigError(_(words, function=function))
+    return max(1, environment.cores() // workers)
 
 
 def measured_job(payload: Any, workers: int, threads: int, env: Mapping[str, Any] = {}, **more: Any) -> launch.Job:
@@ -172,13 +170,11 @@ def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
     except DtkError as error:
         return {"failed": str(error)}
     found = measures(run, cell.kind)
-    if not math.isnan(found["examples_per_second"]):
-        return {**found, "failed": ""}
-    words = N_(
+    words = _(
         "no step after the first was recorded on every worker: add dtk.Recorder() to fit's callbacks, or "
         "dtk.record_step to a loop, and train some 20 steps or more"
     )
-    return {**found, "failed": _(words)}
+    return {**found, "failed": words if math.isnan(found["examples_per_second"]) else ""}
 
 
 # ---- which runs a study takes, checked before any process starts
@@ -263,15 +259,12 @@ def benchmark_allreduce(
     Raises:
         ClusterConfigError: an argument that can't be used, or several workers on Colab without `force`.
     """
-    import pandas as pd
-
     counts = _checked_counts(workers)
     for size in _listed("sizes", sizes):
         whole_number("sizes", size, least=4)
     one_of("implementation", implementation, ("AUTO", "RING", "NCCL"))
     whole_number("repeats", repeats)
-    refuse_on_colab("dtk.benchmark_allreduce", counts[-1], force)
-    threads = max(1, environment.cores() // counts[-1])  # at every number of workers, as in `dtk.study`
+    threads = _threads("dtk.benchmark_allreduce", counts[-1], force)
     asked = {"sizes": tuple(sizes), "repeats": repeats, "implementation": implementation}
     rows, payload = [], request.pack(time_reductions, (), asked)
     with environment.quiet():
@@ -284,7 +277,7 @@ def benchmark_allreduce(
                 spread = (min(each), max(each)) if repeats > 1 else (float("nan"), float("nan"))
                 rows.append((count, size // 4 * 4, statistics.median(each), *spread, repeats, implementation))
     columns = ["workers", "bytes", "seconds", "lowest", "highest", "repeats", "implementation"]
-    table = pd.DataFrame(rows, columns=columns)
+    table = pandas.DataFrame(rows, columns=columns)
     try:
         environment.say(str(fit(table)))
     except DtkError as error:

@@ -102,8 +102,7 @@ def _raced(train: Callable[..., Any], choice: Mapping[str, Any], settings: Mappi
     numbers = {"batch": int(choice["batch"]), "rate": float(choice["rate"]), "warm_up": int(choice["warm_up"])}
     kwargs = {**settings, **numbers}
     run = runs.run(train, workers=int(choice["workers"]), kwargs=kwargs, seed=SEED, force=True, timeout=300.0)
-    result: Mapping[str, Any] = run.results[0]
-    return result
+    return run.results[0]
 
 
 def _hint_for(

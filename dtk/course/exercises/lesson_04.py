@@ -43,8 +43,7 @@ def _strategy_hint(answer: Any, draw: random.Random) -> str:
     if found == [*right[:-2], 1, 1]:
         return _("this counts workers only, and a worker can have several replicas; ask the strategy that dtk has made")
     values = ", ".join(dict.fromkeys(map(repr, found)))
-    words = N_("it says {values}: in two workers, in one process with more replicas, and on one device")
-    return _(words, values=values)
+    return _("it says {values}: in two workers, in one process with more replicas, and on one device", values=values)
 
 
 def _without_chief(answer: Callable[..., Any], workers: list[str], index: int) -> Any:
