@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from fabricate import fabricate, losses
@@ -90,6 +92,8 @@ def test_without_a_baseline_it_is_the_figure_of_the_proof(tmp_path, alone):
     run = fabricate(tmp_path / "run", steps=STEPS)
     found = dtk.verify(run, alone)
     assert dtk.plot.difference(run).get_label() == dtk.plot.proof(found).get_label()
+    part = replace(found, followers={1: replace(found.followers[1], whole=False)})
+    assert f"Each update that was followed agrees ({STEPS} of {STEPS})" in dtk.plot.proof(part).get_label()
 
 
 def test_what_can_not_be_drawn(tmp_path, alone):

@@ -34,7 +34,7 @@ def share(loss, each, model, n):
         "not divided": lambda: tf.reduce_sum(each),
         "mean over batch": lambda: tf.reduce_mean(each) / BATCH,
         "penalty": lambda: tf.nn.compute_average_loss(each, global_batch_size=BATCH) + 0.01 * penalty(model),
-        "term of examples": lambda: share("right", each, model, n) - 0.3 * tf.reduce_mean(tf.sqrt(each)),
+        "a term": lambda: share("right", each, model, n) - 0.3 * tf.reduce_mean(tf.sqrt(each)),
         "own count": lambda: tf.nn.compute_average_loss(each),
         "actual count": lambda: tf.reduce_sum(each) / (count * n),
         "log 0": lambda: tf.nn.compute_average_loss(tf.math.log(each * 0), global_batch_size=BATCH),
@@ -244,19 +244,14 @@ FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
         "loop": one(by_loop, {"loss": "own count", "count": COUNT + 5}),
     },
     "regularisation": both({"loss": "penalty"})
-    | {"term": one(by_fit, {"loss": "term of examples"})}
-    | {"calls": one(by_loop, {"loss": "term of examples", "record": ""})},
+    | {"term": one(by_fit, {"loss": "a term"}), "calls": one(by_loop, {"loss": "a term", "record": ""})},
     "whole batch": both({"loss": "whole batch"}),
     "clipping": both({"clipped": True}),
     "augmentation": both({"order": "augmented"}),
     "not reproducible": both({"order": "unseeded"}),
     "learning rate": both({"rate": 0.2}, {"rate": 0.1}),
 }
-
-
 MADE = [(key, kind) for key, kinds in FIXTURES.items() for kind in kinds]
-
-
 BASELINES: dict[str, dtk.Run] = {}
 
 

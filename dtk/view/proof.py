@@ -163,10 +163,11 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     (ax,) = canvas.axes(ax)
     for k, (replicas, rows) in enumerate(table.groupby("replicas", sort=False)):
         name = _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
-        style: dict[str, Any] = {"marker": _MARKERS[k], "ms": 3.5, "mew": 0, "color": CURVE_COLORS[k]}
-        ax.plot(rows.step, np.maximum(rows.apart, _LEAST), ls="", label=name, **style)
-        level = np.maximum(rows.rounding, _LEAST)
-        ax.plot(rows.step, level, ls="--", lw=1.2, color=canvas.ink(ax), label=_("rounding level"))
+        look: dict[str, Any] = {"ms": 3.5, "mew": 0, "color": CURVE_COLORS[k], "label": name}
+        ax.plot(rows.step, np.maximum(rows.apart, _LEAST), _MARKERS[k], **look)
+        ax.plot(
+            rows.step, np.maximum(rows.rounding, _LEAST), "--", lw=1.2, color=canvas.ink(ax), label=_("rounding level")
+        )
     canvas.by_step(ax, 1, max(found.steps, 1))
     ax.set(yscale="log", ylabel=_("difference of the updates"))
     low, high = (np.log10(value) for value in ax.get_ylim())
@@ -176,14 +177,18 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     if found.verdict == "failed" and len(differs):
         ax.axvline(differs.min(), color=canvas.ink(ax), lw=0.8, ls=":")
     last = table[table.replicas == table.replicas.iloc[-1]]
+    by = found.followers[last.replicas.iloc[0]]
     words = N_("The updates of all steps that were followed agree, or are undecided")
-    if found.verdict == "one device":
+    if not by.whole and found.verdict in ("one device", "replicas"):
+        words = N_("Each update that was followed agrees ({n} of {steps}): they differ by at most {most}")
+    elif found.verdict == "one device":
         words = N_("Every update is one device's: they differ by at most {most}")
     elif found.verdict == "replicas":
         words = N_("Every update is that of as many replicas in one process: they differ by at most {most}")
     elif len(differs):
         words = N_("The update of step {step} is not the one that the follower made")
-    title = _(words, most=rounded(float(last.apart.max())), step=differs.min())
+    numbers = {"n": len(by.followed), "steps": found.steps or by.made, "step": differs.min()}
+    title = _(words, most=rounded(float(last.apart.max())), **numbers)
     canvas.headline(ax, title, _("Both updates start from the state that the run recorded before the step."))
     return ax
 
