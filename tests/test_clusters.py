@@ -14,13 +14,15 @@ from dtk.errors import ClusterConfigError
 pytestmark = pytest.mark.trains
 
 
-def test_values_state_and_output_by_worker(cluster, capsys):
+def test_values_state_and_output_by_worker(cluster, capsys, monkeypatch):
     cluster.run("mine = 10 * me\nprint('like the other')\nprint('I am', me)")
     assert cluster.run("mine + 1") == [1, 11]
     assert cluster.run("mine", workers=[1]) == [10]
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "[worker 0-1] like the other"
     assert {"[worker 0] I am 0", "[worker 1] I am 1"} <= {*said}
+    monkeypatch.setattr(dtk.environment, "live_mode", lambda: "widgets")
+    assert cluster._repr_html_().count("waits for a cell") == 2
 
 
 def test_a_function_gets_the_strategy_and_finds_the_workers_names(cluster):
