@@ -34,6 +34,7 @@ def share(loss, each, model, n):
         "not divided": lambda: tf.reduce_sum(each),
         "mean over batch": lambda: tf.reduce_mean(each) / BATCH,
         "penalty": lambda: tf.nn.compute_average_loss(each, global_batch_size=BATCH) + 0.01 * penalty(model),
+        "divided term": lambda: share("right", each, model, n) + share("divided twice", each**2, model, n),
         "a term": lambda: share("right", each, model, n) - 0.3 * tf.reduce_mean(tf.sqrt(each)),
         "own count": lambda: tf.nn.compute_average_loss(each),
         "actual count": lambda: tf.reduce_sum(each) / (count * n),
@@ -230,7 +231,7 @@ FIXTURES: dict[str, dict[str, dict[str, Any]]] = {
     "reduced value": {"loop": one(by_loop, {"record": "reduced"}, {})},
     "local mean": both({"loss": "local mean"})
     | {"shuffled": one(by_fit, {"loss": "local mean", "arrays": True, "dropout": 0.2})},
-    "divided twice": both({"loss": "divided twice"}),
+    "divided twice": both({"loss": "divided twice"}) | {"term": one(by_fit, {"loss": "divided term"})},
     "not divided": both({"loss": "not divided"}, RIGHT),
     "sum over batch size": {
         "fit": one(by_fit, {"loss": "mean over batch"}, RIGHT),

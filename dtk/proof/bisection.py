@@ -217,23 +217,22 @@ def _penalty(case: Case) -> Diagnosis | None:
     excess, n = case.excess[_steps(case)], case.replicas
     if not _signs(case).any():
         return None
+    if case.ours.of_calls and abs(case.ratio[_steps(case)].mean() - n) < STEADY:  # gradients are averaged by hand
+        return None
     # If the loss hardly changes, an excess that is a multiple of it looks constant, too.
     longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
-    averaged = case.ours.of_calls and abs(case.ratio[_steps(case)].mean() - n) < STEADY
-    if averaged or (longer and min(longer) > (1 + n) / 2):
-        return None
-    if len(excess) >= ENOUGH and _signs(case).min() > 0 and np.ptp(excess) <= STEADY * excess.mean():
+    constant = len(excess) >= ENOUGH and _signs(case).min() > 0 and np.ptp(excess) <= STEADY * excess.mean()
+    if constant and min(longer, default=0) <= (1 + n) / 2:
         why = N_(
             "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
         )
         return _of_program(case, "regularisation", _(why, excess=float(excess.mean())))
-    times = _grown(case)
-    why = N_(
-        "the loss is off by {excess:.3g}, and with {n} replicas in one process by {times:.3g} times as much: each "
-        "replica adds a term whole"
-    )
-    said = _(why, excess=max(excess, key=abs), n=2 * n, times=times or 0)
-    return _of_program(case, "regularisation", said) if times else None
+    key, times = _grown(case) or ("", 0.0)
+    if not key:
+        return None
+    what = N_("the loss is off by {excess:.3g}, and with {n} replicas in one process by {times:.3g} times that: {why}")
+    said = _(what, excess=max(excess, key=abs), n=2 * n, times=times, why=_(MISTAKES[key].among))
+    return _of_program(case, key, said)
 
 
 def _signs(case: Case) -> np.ndarray:
@@ -242,21 +241,25 @@ def _signs(case: Case) -> np.ndarray:
     return np.where(beyond, np.sign(case.excess), 0)[_steps(case)]
 
 
-def _grown(case: Case) -> float | None:
-    """By how many times the loss is further off with twice as many replicas in one process, if at all steps alike.
+def _grown(case: Case) -> tuple[str, float] | None:
+    """The mistake in a term of the loss that twice as many replicas in one process tell, as they are further off by it.
 
-    That is (2N - 1) / (N - 1) times where each replica adds a term whole; 0 for any other number; None: not known.
+    And by how many times, the same at all steps; "" for a loss that is off otherwise; None: not known.
     """
-    its, n = followed(case.ours, case.source or case.ours.run, 2 * case.replicas).sides[1], case.replicas
+    n, coarse = case.replicas, case.one is None or case.one.coarse
+    its = None if coarse else followed(case.ours, case.source or case.ours.run, 2 * n).sides[1]
     if its is None:
         return None
     its = its if case.failed.loss is None else its.only(case.failed.loss)
     steps = [step for step in _steps(case) if step < its.steps and case.examples[step] == its.examples[step].sum()]
     steps = [step for step in steps if not (uneven(case.ours.examples)[step] or uneven(its.examples)[step])]
-    other, times = case.other[steps], (2 * n - 1) / (n - 1)
+    other, whole = case.other[steps], (2 * n - 1) / (n - 1)
     excess = global_loss(its.shares, its.examples)[steps] - other
-    alike = np.abs(excess - times * case.excess[steps]) <= SAME_RATIO * np.abs(excess) + NOISE * np.abs(other)
-    return times * bool(alike.all()) if steps else None
+    for key, times in (("regularisation", whole), ("divided twice", whole / 2)):
+        apart = np.abs(excess - times * case.excess[steps])
+        if steps and (apart <= SAME_RATIO * np.abs(excess) + NOISE * np.abs(other)).all():
+            return key, times
+    return ("", 0.0) if steps else None
 
 
 def whole_penalty(case: Case) -> Diagnosis:
@@ -297,7 +300,7 @@ def _own_numbers(case: Case) -> Diagnosis | None:
         seen = _(seen, n=int(telling.sum()), steps=len(steps))
     suspects = ["whole batch"] if outside.any() else ["own mean", "whole batch"]
     if len({*_signs(case)}) == 1 and _grown(case) is None:
-        suspects.insert(0, "regularisation")
+        suspects = ["regularisation", *["divided twice"] * (_signs(case)[0] < 0), *suspects]
     if len(suspects) == 1:
         return _of_program(case, "whole batch", _(why), [seen])
     return either(in_words(_where(case), _(why)), suspects, [seen, *case.facts()])

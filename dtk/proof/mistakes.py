@@ -119,7 +119,9 @@ MISTAKES = {
         N_("the loss is divided by a replica's batch, not by the global one"),
     ),
     "divided twice": Mistake(
-        N_("the global loss is N times too small"), _ONCE, N_("the loss is divided by the replicas once more")
+        N_("the global loss, or a term of it, is N times too small"),
+        _ONCE,
+        N_("the loss, or a term of it, is divided by the replicas once more"),
     ),
     "scaled twice": Mistake(
         N_("the global loss is N² times too large or too small"), _ONCE, N_("the loss is scaled by the replicas twice")
