@@ -217,17 +217,17 @@ def _penalty(case: Case) -> Diagnosis | None:
     excess, n = case.excess[_steps(case)], case.replicas
     if not _signs(case).any():
         return None
-    if case.ours.of_calls and abs(case.ratio[_steps(case)].mean() - n) < STEADY:  # gradients are averaged by hand
-        return None
+    # Not a term, but all of the loss; or of calls, gradients that are averaged by hand.
+    whole = any(abs(case.ratio[_steps(case)].mean() / value - 1) < STEADY for value in (n, 1 / n))
     # If the loss hardly changes, an excess that is a multiple of it looks constant, too.
     longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
     constant = len(excess) >= ENOUGH and _signs(case).min() > 0 and np.ptp(excess) <= STEADY * excess.mean()
-    if constant and min(longer, default=0) <= (1 + n) / 2:
+    if constant and min(longer, default=0) <= (1 + n) / 2 and not (whole and case.ours.of_calls):
         why = N_(
             "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
         )
         return _of_program(case, "regularisation", _(why, excess=float(excess.mean())))
-    key, times = _grown(case) or ("", 0.0)
+    key, times = (not whole and _grown(case)) or ("", 0.0)
     if not key:
         return None
     what = N_("the loss is off by {excess:.3g}, and with {n} replicas in one process by {times:.3g} times that: {why}")
