@@ -8,6 +8,8 @@ from typing import Any
 from dtk.compat.libraries import Lazy, tf
 from dtk.records.events import Scope
 
+_values: Any = Lazy("tensorflow.python.distribute.values")
+
 
 def local_values(value: Any) -> tuple[Any, ...]:
     """A PerReplica's or a mirrored variable's components in this process, by replica; any other value alone.
@@ -23,7 +25,7 @@ def is_mirrored(value: Any) -> bool:
 
     The class is not public; `tests/test_clusters_stops.py` fails where it is gone.
     """
-    return isinstance(value, Lazy("tensorflow.python.distribute.values").Mirrored)
+    return isinstance(value, _values.Mirrored)
 
 
 def first_spec(spec: Any) -> Any:

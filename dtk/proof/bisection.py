@@ -205,7 +205,7 @@ def look_at_shape(case: Case) -> Diagnosis | None:
         return None
     if case.ours.of_calls and np.isnan(case.prints).any():  # of calls it has to be known what they read
         return None
-    return _penalty(case) or _own_numbers(case) or _own_gradients(case)
+    return _term(case) or _own_numbers(case) or _own_gradients(case)
 
 
 def _of_program(case: Case, key: str, why: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
@@ -213,15 +213,15 @@ def _of_program(case: Case, key: str, why: str, evidence: Sequence[str] = (), al
     return case.found(key, in_words(_where(case), why), evidence, also)
 
 
-def _penalty(case: Case) -> Diagnosis | None:
-    excess, n = case.excess[_steps(case)], case.replicas
-    if not _signs(case).any():
+def _term(case: Case) -> Diagnosis | None:
+    excess, signs, n = case.excess[_steps(case)], _signs(case), case.replicas
+    if not signs.any():
         return None
     # Not a term, but all of the loss; or of calls, gradients that are averaged by hand.
     whole = any(abs(case.ratio[_steps(case)].mean() / value - 1) < STEADY for value in (n, 1 / n))
     # If the loss hardly changes, an excess that is a multiple of it looks constant, too.
     longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
-    constant = len(excess) >= ENOUGH and _signs(case).min() > 0 and np.ptp(excess) <= STEADY * excess.mean()
+    constant = len(excess) >= ENOUGH and signs.min() > 0 and np.ptp(excess) <= STEADY * excess.mean()
     if constant and min(longer, default=0) <= (1 + n) / 2 and not (whole and case.ours.of_calls):
         why = N_(
             "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
