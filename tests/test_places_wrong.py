@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import psutil
 import pytest
 
 import dtk
@@ -46,7 +47,7 @@ def test_a_machine_with_other_versions_is_named(other, words):
         (dtk.places.Hosts(["192.0.2.1"]), "2 processes on 1 machines; give as many machines, or ask for fewer workers"),
         (dtk.places.Hosts({"n1": "sh -c 'echo ssh: n1: No route to host >&2; exit 255'", "n2": "false"}),
          "worker 0 on n1: dtk's agent did not start: ssh: n1: No route to host$"),
-        (dtk.places.Hosts({"n1": "no-such-program", "n2": "false"}),
+        (dtk.places.Hosts({"n1": "sh -c cat", "n2": "no-such-program"}),
          "no-such-program, which is to start dtk's agent on another machine, can't be run here .no such file"),
         (dtk.places.Hosts({"n1": "env", "n2": "env"}, python="no-such-python"),
          "^worker 0 on n1: dtk's agent did not start: env: .no-such-python.: No such file or directory$"),
@@ -56,6 +57,7 @@ def test_bad_places(on, words, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     with pytest.raises(dtk.ClusterConfigError, match=words):
         dtk.run(print, workers=2, on=on)
+    assert not {"sh", "cat"} & {each.name() for each in psutil.Process().children()}, "an agent that was started"
 
 
 @pytest.mark.trains

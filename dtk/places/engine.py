@@ -387,7 +387,6 @@ class Engine(Place):
             if self._remote is None or len(self._remote.lent) != count or not self._remote.usable():
                 self._give_back()
                 self._remote = Remote(_(self.name), lambda heard: self.lend(heard, tick), folder)
-                self.given_back.callback(self._remote.close)
             self._remote.prepare(folder, tick, shared=bool(job.restarts or job.evaluator) and count > 1)
         except BaseException:
             self._give_back()

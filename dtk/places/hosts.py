@@ -98,6 +98,7 @@ class Hosts(Engine):
         for (host, command), takes in zip(self.hosts.items(), heard, strict=False):
             log = environment.scratch() / f"agent-{host}.log"
             found.append(LentMachine(host, Pipes([*shlex.split(command), *agent], takes, log), host))
+            self.given_back.callback(found[-1].carrier.close)
         return found
 
 

@@ -132,10 +132,11 @@ class Ray(Engine):
         except ray.exceptions.RayError as error:
             words = N_("{worker}: dtk's agent did not start: {why}")
             raise ClusterConfigError(_(words, worker="Ray", why=_in_short(error))) from None
-        return [
-            LentMachine(address, _Calls(actor, takes))
-            for actor, address, takes in zip(actors, addresses, heard, strict=True)
-        ]
+        found = []
+        for actor, address, takes in zip(actors, addresses, heard, strict=True):
+            found.append(LentMachine(address, _Calls(actor, takes)))
+            self.given_back.callback(found[-1].carrier.close)
+        return found
 
     def _connected(self) -> Any:
         need("ray", 'on="ray"')

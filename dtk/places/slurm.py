@@ -69,6 +69,7 @@ class Slurm(Engine):
         for name, takes in zip(names, heard, strict=False):
             command, log = [*step, f"--nodelist={name}", *agent], environment.scratch() / f"agent-{name}.log"
             found.append(LentMachine(node_address(name), Pipes(command, takes, log), name))
+            self.given_back.callback(found[-1].carrier.close)
         return found
 
     # ---- an allocation of its own
