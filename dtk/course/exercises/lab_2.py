@@ -10,8 +10,7 @@ import random
 from functools import partial
 from typing import Any
 
-from dtk.course.exercise import CheckFailed, Trial, failure, not_solved
-from dtk.course.trials import trains_otherwise
+from dtk.course.exercise import CheckFailed, Trial, failure, not_solved, trains_otherwise
 from dtk.datasets import load
 from dtk.errors import WorkerFailed, WorkerStalled
 from dtk.language import N_, _

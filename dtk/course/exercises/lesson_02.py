@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Hints, Trial, digits
-from dtk.course.trials import half_full, hint_for_share
+from dtk.course.exercise import Exercise, Hints, Trial, digits, half_full, hint_for_share
 
 
 def _per_example(losses: np.ndarray) -> np.ndarray:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Hints, Trial
-from dtk.course.trials import half_full, hint_for_share
+from dtk.course.exercise import Exercise, Hints, Trial, half_full, hint_for_share
 from dtk.language import N_
 from dtk.runs import Run
 

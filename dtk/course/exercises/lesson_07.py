@@ -7,8 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Hints, Trial, tf_config
-from dtk.course.trials import tried
+from dtk.course.exercise import Exercise, Hints, Trial, tf_config, tried
 from dtk.language import N_, _
 
 

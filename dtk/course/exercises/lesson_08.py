@@ -6,8 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dtk.course.exercise import Exercise, Hints, Trial
-from dtk.course.trials import tried
+from dtk.course.exercise import Exercise, Hints, Trial, tried
 from dtk.language import N_, _
 
 _EFFICIENCY = Exercise(

@@ -7,8 +7,7 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-from dtk.course.exercise import Exercise, Hints, Trial
-from dtk.course.trials import hint_for_share, tried
+from dtk.course.exercise import Exercise, Hints, Trial, hint_for_share, tried
 from dtk.language import N_, _
 from dtk.studies.shards import Sharding, from_lists
 
