@@ -17,7 +17,6 @@ from dtk import environment, live
 from dtk.errors import DtkError, RunInterrupted, WorkerFailed, WorkerStalled, need, whole_number
 from dtk.language import N_, _
 from dtk.launch import folders, launch, program, request
-from dtk.launch.again import folder_of, follower_of, job_of
 from dtk.launch.place import Place, say_ignored
 from dtk.launch.warm import Localhost
 from dtk.records import Attempt, RunFolder
@@ -89,7 +88,7 @@ class Run(RunLike):
         Raises:
             ClusterConfigError: a change that is not possible, or `dir` is not complete.
         """
-        return carry_out(job_of(self.folder, changes), time.monotonic(), quiet=True)
+        return carry_out(launch.job_of(self.folder, changes), time.monotonic(), quiet=True)
 
     def _without(self, switches: tuple[str, ...]) -> Run:
         """Run it once more, as `again` does, with these switched off; return the same where it is asked for again."""
@@ -115,7 +114,7 @@ class Run(RunLike):
         asked = (source.dir, replicas, counts, anew)
         if asked not in self._followers:
             steps = int(self.records.step.max()) if len(self.records) else 0
-            job = follower_of(self.folder, source.folder, replicas, levels or {}, counts, steps)
+            job = launch.follower_of(self.folder, source.folder, replicas, levels or {}, counts, steps)
             follower = carry_out(job, time.monotonic(), quiet=True)
             self._followers[asked] = follower, follower.folder.worker(0).lines("follow")
         return self._followers[asked]
@@ -301,7 +300,7 @@ def baseline(
 
 def opened(path: str | Path) -> Run:
     """The run of a directory, however it ended, without results; ClusterConfigError where it is no run's."""
-    folder = folder_of(Path(path).expanduser().absolute())
+    folder = launch.folder_of(Path(path).expanduser().absolute())
     job = folder.job
     seconds = folder.attempts[-1].ended if folder.attempts else math.nan
     return Run(folder, job["mode"], job["replicas"], job["seed"], [None] * job["workers"], seconds)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtk import environment, limits
-from dtk.errors import ALONE, RunTimeout, WorkerFailed, WorkerStalled, page
+from dtk.errors import ALONE, ClusterConfigError, RunTimeout, WorkerFailed, WorkerStalled, page
 from dtk.language import ASKED, N_, _, language
 from dtk.launch import folders, request
 from dtk.launch.folders import on_free_ports
-from dtk.launch.place import Machine, Place, Source, tf_configs
+from dtk.launch.place import Machine, Place, Source, chief_config, tf_configs
 from dtk.launch.warm import Localhost
 from dtk.limits import refused_by_the_machine
 from dtk.records import RunFolder, WorkerFolder
@@ -70,8 +70,8 @@ class Job:
     place: Place = field(default_factory=Localhost)
 
 
-# What a run's directory keeps of its job, as JSON, to be run once more (`dtk.launch.again`): all but what has a file of
-# its own there, and what a further run does without; of that, the workers read the faults.
+# What a run's directory keeps of its job, as JSON, to be run once more (`job_of`): all but what has a file of its own
+# there, and what a further run does without; of that, the workers read the faults.
 _KEPT_ELSEWHERE = ("payload", "evaluator", "sources", "faults", "restarts", "place")
 AGAIN = tuple(each.name for each in fields(Job) if each.name not in _KEPT_ELSEWHERE)
 
@@ -107,7 +107,7 @@ def specs(job: Job, folder: RunFolder, source: Source, clock: float) -> tuple[li
 
 
 def write_job(path: Path, job: Job) -> None:
-    """Writes down what is to be run, for the workers and for `dtk.launch.again`."""
+    """Writes down what is to be run, for the workers and for `job_of`."""
     (path / "function.pkl").write_bytes(job.payload)
     if job.evaluator is not None:
         (path / "evaluator.pkl").write_bytes(job.evaluator)
@@ -351,3 +351,78 @@ class Members:
     def workers(self) -> list[State]:
         """The workers' states; whom an evaluator waits for, no process shows."""
         return self.signs.now()[: self.folder.workers]
+
+
+# ---- a run's job once more, from what its directory has of it: to run the same function again, or to follow it
+
+_FOLLOWER_STALL = 60.0  # seconds without progress after which a follower ends
+
+
+def folder_of(path: Path) -> RunFolder:
+    """A run's directory as dtk reads it; ClusterConfigError where it is no run's."""
+    try:
+        return RunFolder.of(path)
+    except (OSError, ValueError, LookupError, TypeError):
+        words = N_("{folder} is no directory of a run: no job.json is there that can be read")
+        raise ClusterConfigError(_(words, folder=path)) from None
+
+
+def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = None) -> Job:
+    """The job of the run in `folder`, with changes; without its faults and restarts.
+
+    payload: what is called, packed; None: what the directory has.
+
+    Raises ClusterConfigError where the directory does not hold what it takes.
+    """
+    try:
+        facts = folder.job
+        payload = (folder.path / "function.pkl").read_bytes() if payload is None else payload
+        sources = json.loads((folder.path / "sources.json").read_text())
+        beside = (folder.path / "evaluator.pkl").read_bytes() if folder.has_evaluator else None
+    except FileNotFoundError as error:
+        words = N_("{folder} has no {file}: run it anew")
+        raise ClusterConfigError(_(words, folder=folder.path, file=Path(error.filename).name)) from None
+    known = {name: facts[name] for name in AGAIN if name in facts}  # of any version of dtk
+    job = Job(payload=payload, evaluator=beside, sources=sources, **known)
+    changed: dict[str, Any] = {**changes, "without": tuple(changes.get("without", job.without))}
+    if job.share == job.workers:
+        changed.setdefault("share", changes.get("workers", job.workers))
+    return replace(job, **changed)
+
+
+def whom(replicas: int) -> str:
+    """What sentences call a follower with so many replicas."""
+    return _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
+
+
+def follower_of(
+    run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], counts: int, steps: int
+) -> Job:
+    """What a follower of `run` runs: the function of `source`, in one process with so many replicas.
+
+    What was switched off in the run is switched off in its follower. counts: how many replicas the function is told.
+    steps: how many it will make, for who waits.
+    """
+    job = job_of(source, {"without": job_of(run, {}).without})
+    env = dict(job.env)
+    if job.program and job.mode == "cluster" and job.workers > 1:
+        env.setdefault("TF_CONFIG", chief_config(job.workers))
+    return replace(
+        job,
+        workers=1,
+        replicas=replicas,
+        mode="mirrored" if replicas > 1 else "single",
+        share=1,
+        env=env,
+        evaluator=None,
+        gpus=(),
+        stall_timeout=_FOLLOWER_STALL,
+        follow={
+            "dir": str(run.path),
+            "workers": run.workers,
+            "levels": {str(number): level for number, level in levels.items()},
+            "counts": counts,
+            "title": _("each step again, by {whom}", whom=whom(replicas)),
+            "steps": steps,
+        },
+    )

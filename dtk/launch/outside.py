@@ -23,7 +23,7 @@ from typing import Any
 from dtk import environment
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.launch import again, launch
+from dtk.launch import launch
 from dtk.launch.agent import MODULES, TURN_SECONDS, Agent
 from dtk.launch.messages import Exited, FilePart, Kill, Refused, Start
 from dtk.launch.place import Machine, tf_configs
@@ -43,7 +43,7 @@ _KEY = "worker"
 
 def main(directory: Path, out: Path | None) -> int:
     """Runs one worker to its end, its log on stdout; returns its exit code."""
-    folder = again.folder_of(directory.absolute())
+    folder = launch.folder_of(directory.absolute())
     config = find(os.environ)
     if config is None:
         words = N_(
@@ -84,7 +84,7 @@ def _carry_out(agent: Agent, folder: RunFolder, run: RunFolder, config: dict[str
     index, addresses = config["task"]["index"], config["cluster"]["worker"]
     program = folder.path / PROGRAM
     payload = ship.pack(Program(str(program), module=False), (), {}) if program.exists() else None
-    job = replace(again.job_of(folder, {}, payload), workers=len(addresses))
+    job = replace(launch.job_of(folder, {}, payload), workers=len(addresses))
     run.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     mark = run.path / "began"  # by the first of the workers that see this directory: their common zero
     with contextlib.suppress(FileExistsError):

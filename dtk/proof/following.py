@@ -18,7 +18,7 @@ import numpy as np
 
 from dtk.errors import DtkError, VerificationError
 from dtk.language import N_, _, first_three
-from dtk.launch.again import whom
+from dtk.launch.launch import whom
 from dtk.proof.evidence import RECORDER, RTOL, Evidence, check_loss, check_named_losses, collect
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Steps, from_the_same_state, judged, part_in_words
