@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import atexit
 import json
-import select
 import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -277,8 +277,6 @@ def _numbers(values: Any, call: str) -> np.ndarray:
 
 _LENGTH = struct.Struct("!Q")
 _CALLER = struct.Struct("!I")  # which worker
-_PIECE = 1 << 20  # bytes handed to the system at once
-_GREETING = 1.0  # seconds for the first bytes of a connection, which a worker that is alive sends at once
 
 
 class Neighbours:
@@ -296,13 +294,16 @@ class Neighbours:
         self.next, self.previous = (worker + 1) % len(sockets), (worker - 1) % len(sockets)
         sockets[worker].unlink(missing_ok=True)  # of a process in whose place this one is
         self._listening = wire.listen(sockets[worker])
+        self._listening.settimeout(timeout)
         atexit.register(self._listening.close)  # not before, so that a late caller learns who has left
         self._outward: dict[int, socket.socket] = {}
-        self._inward: dict[int, socket.socket] = {}  # of all who have called: one may be in another exchange than this
+        self._inward: dict[int, BinaryIO] = {}  # of all who have called: one may be in another exchange than this
+        self._sender = ThreadPoolExecutor(1, "dtk-ring")
         self._link(self.next)
 
     def close(self) -> None:
-        for each in (*self._outward.values(), *self._inward.values()):
+        closing: list[Any] = [*self._outward.values(), *self._inward.values()]
+        for each in closing:
             each.close()
 
     def trade(self, message: bytes, receiver: int, sender: int) -> bytes:
@@ -311,40 +312,28 @@ class Neighbours:
         One after the other would not do: all workers would send, none would read, and messages larger than the
         system's buffers would never leave.
         """
-        outward = self._link(receiver)
-        out, got, size = memoryview(_LENGTH.pack(len(message)) + message), bytearray(), _LENGTH.size
-        while out or len(got) < size:
-            reading, writing = len(got) < size, bool(out)
-            inward = self._inward.get(sender)
-            ready = select.select([inward or self._listening] * reading, [outward] * writing, [], self.timeout)
-            if not ready[0] and not ready[1]:
-                raise self._late(reading, receiver, sender)
-            if ready[1]:
-                try:
-                    out = out[outward.send(out[:_PIECE]) :]
-                except OSError:
-                    raise self._gone(receiver) from None
-            if ready[0] and inward is None:
+        sent = self._sender.submit(self._link(receiver).sendall, _LENGTH.pack(len(message)) + message)
+        try:
+            while sender not in self._inward:
                 self._admit()
-            elif ready[0] and inward is not None:
-                try:
-                    data = inward.recv(min(_PIECE, size - len(got)))
-                except OSError:
-                    data = b""
-                if not data:
-                    raise self._gone(sender)
-                got += data
-                if len(got) == _LENGTH.size == size:
-                    size += _LENGTH.unpack(got)[0]
-        return bytes(got[_LENGTH.size :])
-
-    def _late(self, reading: bool, receiver: int, sender: int) -> RingBroken:
-        if reading:
+            (size,) = _LENGTH.unpack(self._inward[sender].read(_LENGTH.size))
+            came = self._inward[sender].read(size)
+        except TimeoutError:
             suspect = self._suspect() if sender == self.previous else sender
             what = _("worker {worker} sent nothing for {seconds:g} s", worker=suspect, seconds=self.timeout)
-            return RingBroken(what, _(OFTEN), by_a_peer=True)
-        what = _("worker {worker} took nothing for {seconds:g} s", worker=receiver, seconds=self.timeout)
-        return RingBroken(what, _(OFTEN))
+            raise RingBroken(what, _(OFTEN), by_a_peer=True) from None
+        except (OSError, struct.error):
+            raise self._gone(sender) from None
+        if len(came) < size:
+            raise self._gone(sender)
+        try:
+            sent.result()
+        except TimeoutError:
+            what = _("worker {worker} took nothing for {seconds:g} s", worker=receiver, seconds=self.timeout)
+            raise RingBroken(what, _(OFTEN)) from None
+        except OSError:
+            raise self._gone(receiver) from None
+        return came
 
     def _gone(self, neighbour: int) -> RingBroken:
         what = N_("worker {worker} has left the ring: it ended, or made fewer exchanges than this one")
@@ -363,19 +352,17 @@ class Neighbours:
                     raise RingBroken(what, _("every worker must call dtk.ring()")) from None
                 time.sleep(0.02)  # a socket that opens in another process sends no event to wait for
                 continue
+            link.settimeout(self.timeout)
             link.sendall(_CALLER.pack(self._worker))
-            link.setblocking(False)
             self._outward[other] = link
         return self._outward[other]
 
     def _admit(self) -> None:
         """Takes the next call."""
         caller, _address = self._listening.accept()
-        caller.settimeout(_GREETING)
-        try:
-            (worker,) = _CALLER.unpack(caller.recv(_CALLER.size, socket.MSG_WAITALL))
-        except (OSError, struct.error):  # who called was killed at that moment
-            caller.close()
-            return
-        caller.setblocking(False)
-        self._inward[worker] = caller
+        with caller:  # what reads keeps it open
+            caller.settimeout(self.timeout)
+            reader = caller.makefile("rb")
+        greeting = reader.read(_CALLER.size)
+        if len(greeting) == _CALLER.size:  # else who called was killed at that moment
+            self._inward[_CALLER.unpack(greeting)[0]] = reader
