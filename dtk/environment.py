@@ -10,10 +10,11 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dtk import limits
 from dtk.errors import DtkError, shell
@@ -44,6 +45,13 @@ class Here:
     def now(self) -> float:
         """Seconds since the call of `dtk.run`; the same clock in every worker of the run."""
         return time.monotonic() - self.clock
+
+    def meet(self, arrived: Callable[[WorkerFolder], Any], seconds: float) -> None:
+        """Waits, for so long at most, until each worker of the run has arrived."""
+        deadline = time.monotonic() + seconds
+        for peer in self.run.each:
+            while not arrived(peer) and time.monotonic() < deadline:
+                time.sleep(0.002)  # another process's file: nothing to wait on that works on every system
 
     @property
     def folder(self) -> WorkerFolder:

@@ -15,7 +15,6 @@ import os
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import wrapt
 from dtk.compat.libraries import changed, keras_major, replaces, tf
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError
+from dtk.records import WorkerFolder
 
 # The attribute of each callback that says where it writes.
 _PATHS = {"CSVLogger": "filename", "ModelCheckpoint": "filepath", "TensorBoard": "log_dir"}
@@ -194,30 +194,27 @@ def _watch(kind: str, name: str, place: Here, where: Callable[..., str]) -> None
 
 def _claim(where: str, place: Here) -> None:
     """Writes down that this worker saves to `where`; ClusterConfigError where a worker before it saves there too."""
-    own = place.folder.path / "saves.txt"
-    with own.open("a", encoding="utf-8") as file:
+    with (place.folder.path / "saves.txt").open("a", encoding="utf-8") as file:
         file.write(where + "\n")
-    count = len(_saves(own))
-    for other in range(place.worker):
-        if where in _seen(place.run.worker(other).path / "saves.txt", where, count, other):
+    count, earlier = len(_saves(place.folder)), place.run.each[: place.worker]
+
+    def came(peer: WorkerFolder) -> bool:
+        saves = _saves(peer)
+        return where in saves or len(saves) >= count
+
+    place.meet(lambda peer: peer not in earlier or peer.worker in _silent or came(peer), WAIT_SECONDS)
+    _silent.update(peer.worker for peer in earlier if not came(peer))
+    for other in earlier:
+        if where in _saves(other):
             raise ClusterConfigError(
-                f"workers {other} and {place.worker} both save checkpoints to {_called(where, place)}, where their "
-                "files collide; let the chief save there and the others to places of their own (tempfile.mkdtemp())"
+                f"workers {other.worker} and {place.worker} both save checkpoints to {_called(where, place)}, where "
+                "their files collide; let the chief save there and the others to places of their own "
+                "(tempfile.mkdtemp())"
             )
 
 
-def _seen(file: Path, where: str, count: int, worker: int) -> list[str]:
-    """Where that worker has saved, as soon as `where` is among it or it has saved as often as this one."""
-    deadline = time.monotonic() + (0.0 if worker in _silent else WAIT_SECONDS)
-    while where not in (saves := _saves(file)) and len(saves) < count:
-        if time.monotonic() > deadline:
-            _silent.add(worker)
-            break
-        time.sleep(0.01)  # another process's file: nothing to wait on that works on every system
-    return saves
-
-
-def _saves(file: Path) -> list[str]:
+def _saves(worker: WorkerFolder) -> list[str]:
+    file = worker.path / "saves.txt"
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
 

@@ -50,7 +50,7 @@ class Injector:
             fault = self.due.pop(number)
             # Until every worker has recorded the step before: then what was recorded depends on nothing but the fault.
             if fault.kind in _ENDS_OR_STOPS and _recorded(self.place.folder) >= max(first - 1, 1):
-                meet(self.place, lambda peer: _recorded(peer) >= first - 1, SETTLE_SECONDS)
+                self.place.meet(lambda peer: _recorded(peer) >= first - 1, SETTLE_SECONDS)
             now, step = self.place.now(), max(first, fault.step)
             self.place.journal.event(FaultCame(now, kind=fault.kind, step=step, words=repr(fault), number=number))
             self._bring(fault, weights)
@@ -77,14 +77,6 @@ class Injector:
             ports = [int(address.rsplit(":", 1)[1]) for address in config["cluster"]["worker"]]
             own = ports.pop(config["task"]["index"])
             drop_all(set(ports), own)
-
-
-def meet(place: Here, arrived: Callable[[WorkerFolder], Any], seconds: float) -> None:
-    """Waits, for so long at most, until each worker of the run has arrived."""
-    deadline = time.monotonic() + seconds
-    for peer in place.run.each:
-        while not arrived(peer) and time.monotonic() < deadline:
-            time.sleep(0.002)  # another process's file: nothing to wait on that works on every system
 
 
 def _recorded(worker: WorkerFolder) -> int:

@@ -27,8 +27,6 @@ from dtk.worker.progress import Known, Progress, check_strategy, progress, say_u
 # its variables, in its own order.
 Trained = tuple[Any, Callable[[], list[Any]]]
 
-_loop: _Loop | None = None
-
 
 def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None, step: Any = None) -> None:
     """Records one step of a custom training loop; call it once per step, on every worker, and in the baseline.
@@ -62,24 +60,22 @@ def record_step(losses: Any, *, batch: Any, model: Any = None, epoch: Any = None
 
 
 def _record(losses: Any, batch: Any, model: Any, epoch: Any, step: Any) -> None:
-    global _loop
     place = here()
     if place is None:
         say_unrecorded("dtk.record_step")
         return
-    if _loop is None or _loop.place is not place:
-        _loop = _Loop(place)
+    loop = _loop(place)
     by_name = dict(losses) if isinstance(losses, dict) else {"loss": losses}
     names, models = list(by_name) if len(by_name) > 1 else [], list(_trained(model))
     shares, parts = _by_replica(by_name, batch, place)
     weights = [weight for _, its in models for weight in its()]
-    _loop.begin(parts[0], models, weights)
+    loop.begin(parts[0], models, weights)
     rows = [row(part, of_replica) for of_replica, part in zip(shares, parts, strict=True)]
     handed = {key_of(weight) for weight in weights}
     # Optimizers that update nothing else.
     covered = [each for each in updates.counted() if model is None or handed.issuperset(each.variables)]
     count = [tf.cast(-1 if number is None else number, tf.int64) for number in (epoch, step)]
-    write = functools.partial(_loop.write, names, covered)
+    write = functools.partial(loop.write, names, covered)
     if tf.executing_eagerly():
         made = [int(each.outside()) for each in covered]
         epoch, step = (int(number) for number in count)
@@ -199,6 +195,9 @@ class _Loop:
     def _trainable(self) -> list[Any]:
         held = [weight for model in self.models for weight in model.weights()]
         return [weight for weight in held if getattr(weight, "trainable", True)]
+
+
+_loop = functools.cache(_Loop)
 
 
 def _trained(given: Any) -> Iterator[Trained]:

@@ -26,7 +26,7 @@ from dtk.environment import Here
 from dtk.errors import ALONE, ClusterConfigError
 from dtk.language import N_, _
 from dtk.records import Record, events
-from dtk.worker.injecting import Injector, meet
+from dtk.worker.injecting import Injector
 
 MEET_SECONDS = 60.0  # how long a worker of a run "apart" waits for the first steps of the others
 
@@ -107,7 +107,7 @@ class Progress:
             self._met = True
             # The first step, in which the function is traced, is made: `dtk.scaling.summary.apart` counts only those
             # during which all were at work.
-            meet(self.place, lambda peer: peer.records or events.of_kind(peer.events, events.Finished), MEET_SECONDS)
+            self.place.meet(lambda peer: peer.records or events.of_kind(peer.events, events.Finished), MEET_SECONDS)
         self._injector.before(self.steps + 1, self.steps + count, weights)
 
     @cached_property
@@ -134,15 +134,10 @@ class Progress:
         return offset
 
 
-_progress: Progress | None = None
-
-
+@functools.cache
 def progress(place: Here) -> Progress:
     """This process's count, which begins anew with each run."""
-    global _progress
-    if _progress is None or _progress.place is not place:
-        _progress = Progress(place)
-    return _progress
+    return Progress(place)
 
 
 @functools.cache
