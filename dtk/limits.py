@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -116,6 +117,15 @@ def _read(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
+
+
+def nvidia_smi(*options: str) -> str:
+    """What NVIDIA's program prints of the GPUs; "" where there is no such program, or it fails."""
+    try:
+        done = subprocess.run(["nvidia-smi", *options], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout
 
 
 # ---- what the machine refuses

@@ -190,7 +190,7 @@ def fake_tensorflow(gpus):
 def test_replicas_share_the_gpu_that_there_is(monkeypatch, gpus, told, limits, names):
     tensorflow, made = fake_tensorflow(gpus)
     monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
-    monkeypatch.setattr(worker.subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 0, told))
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 0, told))
     worker.split(2)
     assert made["CPU:0"] == [None, None]
     assert made.get("GPU:0") == limits

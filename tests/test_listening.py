@@ -80,7 +80,7 @@ def test_tensorflow_still_listens_everywhere_by_itself(monkeypatch):
 
 @pytest.mark.trains
 def test_an_isolated_run_is_reached_by_nobody(monkeypatch):
-    try_it = "from dtk.worker import process; process.isolate()"
+    try_it = "from dtk.launch import parent; parent.isolate()"
     if subprocess.run([sys.executable, "-c", try_it], capture_output=True).returncode:
         pytest.skip("this system has no network namespaces for us")
     monkeypatch.setenv("DTK_ISOLATE", "1")

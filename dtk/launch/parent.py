@@ -19,6 +19,9 @@ is gone: every worker is killed at once.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import fcntl
 import gc
 import importlib
 import json
@@ -26,6 +29,8 @@ import multiprocessing
 import os
 import select
 import signal
+import socket
+import struct
 import sys
 import time
 import warnings
@@ -34,11 +39,13 @@ from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from dtk.errors import page
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, Ready, as_line
-from dtk.worker.process import WorkerSpec, adopt_orphans, die_with, end_children, isolate, kill_tree
+from dtk.worker.process import WorkerSpec, die_with, signal_below
 
 
 def main() -> None:
@@ -207,3 +214,67 @@ def _preload(modules: list[str]) -> str:
 
         binding.patch()  # once, for all workers that are forked from here
     return ""
+
+
+# ---- the end of all that is below a process
+
+_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+END_SECONDS = 2.5
+
+
+def adopt_orphans() -> None:
+    """Descendants whose own parent dies become children of this process; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_children(spared: set[int]) -> None:
+    """Kills the children of this process and all below them, except those `spared`, until there are none."""
+    deadline, found = time.monotonic() + END_SECONDS, [psutil.Process()]
+    while found and time.monotonic() < deadline:
+        with contextlib.suppress(psutil.Error):
+            found = [child for child in psutil.Process().children() if child.pid not in spared]
+            for child in found:
+                signal_below(child.pid)
+            psutil.wait_procs(found, max(0.0, deadline - time.monotonic()))
+
+
+def kill_tree(pid: int) -> None:
+    """Kills a worker, its process group, and descendants that left the group."""
+    signal_below(pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it had made no group yet, or all of it is gone
+        os.killpg(pid, signal.SIGKILL)
+
+
+# ---- a network of a process's own, with loopback alone: nobody else on the machine can connect to what listens there
+
+_NEWUSER, _NEWNET = 0x10000000, 0x40000000  # <linux/sched.h>
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1  # <linux/sockios.h>, <linux/if.h>
+
+
+def isolate() -> None:
+    """Moves this process, which has one thread, there. OSError where the system doesn't allow it or knows no such.
+
+    On Linux, by namespaces (man 7 network_namespaces, user_namespaces): what is started from there is in it as well. A
+    process that is not root's needs a user namespace besides, in which it is the same user as outside; many systems
+    allow that to everybody, some to nobody.
+    """
+    if not sys.platform.startswith("linux"):
+        raise OSError(0, _("{system} has no network namespaces", system=sys.platform))
+    if os.geteuid() != 0 or _unshare(_NEWNET):
+        user, group = os.geteuid(), os.getegid()
+        number = _unshare(_NEWUSER | _NEWNET)
+        if number:
+            raise OSError(number, os.strerror(number))
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        (flags,) = struct.unpack_from("=H", fcntl.ioctl(asking, _GET_FLAGS, struct.pack("16sH22x", b"lo", 0)), 16)
+        fcntl.ioctl(asking, _SET_FLAGS, struct.pack("16sH22x", b"lo", flags | _UP))
+
+
+def _unshare(what: int) -> int:
+    """The error's number; 0 where it went well."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return ctypes.get_errno() if libc.unshare(what) else 0

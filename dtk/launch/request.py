@@ -6,7 +6,6 @@ import importlib
 import inspect
 import math
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -330,11 +329,8 @@ def visible_gpus() -> tuple[list[str], str]:
         named = [each.strip() for each in given.split(",")]
         valid = named.index(_NONE) if _NONE in named else len(named)  # CUDA looks at none behind an invalid one
         return [each for each in named[:valid] if each], f"{_VARIABLE}={given}"
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return [], "nvidia-smi"
-    count = sum(line.startswith("GPU ") for line in listed.splitlines())  # parts of one (MIG) are indented
+    listed = limits.nvidia_smi("-L").splitlines()
+    count = sum(line.startswith("GPU ") for line in listed)  # parts of one (MIG) are indented
     return [str(number) for number in range(count)], "nvidia-smi"
 
 

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -21,7 +22,7 @@ from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, Speaker
 from dtk.launch.place import Machine, Place, Source, free_ports
 from dtk.records import RunFolder
-from dtk.worker.process import Vitals, WorkerSpec, ask, vitals
+from dtk.worker.process import Vitals, WorkerSpec, vitals
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
@@ -137,7 +138,8 @@ class ParentProcess(Source):
         return vitals(self.started[key])
 
     def ask(self, key: str) -> None:
-        ask(self.started[key])
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.started[key], signal.SIGUSR1)  # its handler writes its Python stacks to its stacks.txt
 
     def _send(self, message: Message) -> None:
         with self._lock:  # where the parent is dead or closed, its workers are with it: `lives` tells the caller

@@ -44,7 +44,7 @@ from dtk.worker.recorded import (
     weight_of,
 )
 from dtk.worker.rounding import Levels, Made, Repeated, one, same_bits
-from dtk.worker.states import NOTHING, READ, Ended, Snapshot, Watched, take, watch, watcher
+from dtk.worker.states import NOTHING, READ, Ended, Snapshot, Watched, take, watcher
 
 FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldest are forgotten
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
@@ -71,14 +71,16 @@ class Follower:
     the step whose state is}.
     """
 
-    def __init__(self, place: Here, run: RunFolder, levels: dict[int, float]):
-        self.place, self.recorded = place, RecordedStates(run)
+    def __init__(self, place: Here, asked: dict[str, Any]):
+        """asked: {"dir": of the run, "workers": its number, "levels": by variable}."""
+        self.place = place
+        self.recorded = RecordedStates(RunFolder(Path(asked["dir"]), asked["workers"]))
         self.watched = Watched()
         self._left, self._followed = -1, 0
         # Before a call that may be a unit: the state, what was taken over before, and a line where something differs.
         self._open: tuple[Snapshot, State, dict[str, Any] | None] | None = None
         self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state
-        self.levels = Levels(levels)
+        self.levels = Levels({int(number): level for number, level in asked.get("levels", {}).items()})
         self._repeated = 0
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
         self._beside: dict[int, tuple[Any, list[Any]]] = {}  # a function, and the data that it reads by itself
@@ -426,12 +428,6 @@ class Follower:
 
     def _write(self, line: dict[str, Any]) -> None:
         os.write(self._file, (json.dumps(line) + "\n").encode())
-
-
-def follow(place: Here, asked: dict[str, Any]) -> None:
-    """asked: {"dir": of the run, "workers": its number, "levels": by variable}."""
-    levels = {int(number): level for number, level in asked.get("levels", {}).items()}
-    watch(Follower(place, RunFolder(Path(asked["dir"]), asked["workers"]), levels))
 
 
 def ended() -> bool:

@@ -11,7 +11,6 @@ import inspect
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,7 +20,7 @@ from typing import Any
 
 import wrapt
 
-from dtk import environment
+from dtk import environment, limits
 from dtk.compat import binding, causes, estimators, keras2, keras3, libraries, marks, saves, strategies
 from dtk.compat.libraries import tf
 from dtk.environment import Here
@@ -107,7 +106,7 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     if job["follow"]:
         from dtk.worker import follow  # which only followers need
 
-        follow.follow(here, job["follow"])
+        states.watch(follow.Follower(here, job["follow"]))
     elif job["states"] and not spec["again"]:
         states.listen(here)
     wrapt.register_post_import_hook(lambda _module: _imported(here, spec["listen"]), "tensorflow")
@@ -255,10 +254,7 @@ def of_replicas(replicas: int) -> list[str]:
 
 def _megabytes(replicas: int) -> int:
     """A replica's part of the memory that is free on the fullest GPU, in MB."""
-    command = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
-    try:
-        printed = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-        free = min(int(line) for line in printed.split())
-    except (OSError, subprocess.SubprocessError, ValueError):
+    printed = limits.nvidia_smi("--query-gpu=memory.free", "--format=csv,noheader,nounits").split()
+    if not printed or not all(map(str.isdecimal, printed)):
         return _UNKNOWN  # no such program, or an answer in other words
-    return max(_LEAST, (free - _LEFT_FREE) // replicas)
+    return max(_LEAST, (min(map(int, printed)) - _LEFT_FREE) // replicas)
