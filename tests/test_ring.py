@@ -97,7 +97,6 @@ def one_exchanges_less():
     chunks = ring.split([1.0, 2.0])
     for _ in range(2 - ring.worker):
         ring.exchange(0, chunks[0])
-    ring.close()
 
 
 def in_different_rounds():
@@ -163,7 +162,8 @@ def together(work, workers, folder, timeout=20.0):
             came[worker] = error
         finally:
             done.wait(20.0)
-            links.close()
+            for each in (*links._outward.values(), *links._inward.values()):
+                each.close()
 
     done = threading.Barrier(workers)
     threads = [threading.Thread(target=one, args=(worker,), daemon=True) for worker in range(workers)]
@@ -212,7 +212,7 @@ def test_a_message_cut_short_is_no_message(tmp_path):
         if worker == 0:
             return links.trade(b"mine", 1, 1)
         links._link(0).send(struct.pack("!Q", 100) + b"half")
-        return links.close()
+        return links._outward[0].close()
 
     broken, _ = together(work, 2, tmp_path)
     assert isinstance(broken, RingBroken)

@@ -205,11 +205,6 @@ class Ring:
             self._settle(number, values)
         return np.concatenate([np.ravel(values) for values in chunks]).reshape(self._shape)
 
-    def close(self) -> None:
-        """Leaves the ring; the end of the function does so too."""
-        if self._neighbours is not None:
-            self._neighbours.close()
-
     def _trade(
         self, about: dict[str, Any], array: np.ndarray, receiver: int, sender: int
     ) -> tuple[dict[str, Any], np.ndarray]:
@@ -300,11 +295,6 @@ class Neighbours:
         self._inward: dict[int, BinaryIO] = {}  # of all who have called: one may be in another exchange than this
         self._sender = ThreadPoolExecutor(1, "dtk-ring")
         self._link(self.next)
-
-    def close(self) -> None:
-        closing: list[Any] = [*self._outward.values(), *self._inward.values()]
-        for each in closing:
-            each.close()
 
     def trade(self, message: bytes, receiver: int, sender: int) -> bytes:
         """Sends a message to one worker and returns one from another, or from the same, both at the same time.
