@@ -15,7 +15,7 @@ from pathlib import Path
 from chaotic_members import HEARTBEATS, LOST, NO_HEARTBEAT, Member, Mishap
 
 from dtk.launch.place import Machine, Source
-from dtk.worker.process import Vitals
+from dtk.watch.signs import Vitals
 
 PACES = (0.05,) * 6 + (0.2,) * 7 + (0.5,) * 2 + (3.0,)  # s between two looks: a busy machine, and one that slept
 

@@ -7,7 +7,7 @@ import sys
 import cloudpickle
 import pytest
 
-from dtk.worker import ship
+from dtk.places import engine
 
 
 def uses_them():
@@ -46,7 +46,7 @@ def pickled(fn):
 
 
 def test_what_a_function_imports_inside_travels_with_what_that_imports(folder):
-    found = ship.modules(ship.named(pickled(uses_them)) - ship.named())  # which has all that pytest imported
+    found = engine.modules(engine.named(pickled(uses_them)) - engine.named())  # which has all that pytest imported
     mine = {path: text for path, text in found.items() if (folder / path).exists()}
     assert sorted(mine) == [
         "broken.py",
@@ -63,7 +63,7 @@ def test_what_a_function_imports_inside_travels_with_what_that_imports(folder):
 
 
 def test_what_was_installed_stays_at_home(folder):
-    found = ship.modules(["numpy", "json", "pytest", "dtk.runs", "no_such_module", "one.attribute"])
+    found = engine.modules(["numpy", "json", "pytest", "dtk.runs", "no_such_module", "one.attribute"])
     assert list(found) == ["one.py"]
 
 
@@ -72,7 +72,7 @@ def test_imported_modules_travel_also_where_the_path_has_changed(folder, monkeyp
     __import__("later")
     monkeypatch.setattr(sys, "path", sys.path[1:])
     try:
-        assert "later" in ship.named()
-        assert ship.modules(["later"])["later.py"] == b"answer = 42"
+        assert "later" in engine.named()
+        assert engine.modules(["later"])["later.py"] == b"answer = 42"
     finally:
         del sys.modules["later"]

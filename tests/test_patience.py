@@ -7,9 +7,8 @@ import pytest
 from dtk.records import Journal, Record
 from dtk.watch import signs
 from dtk.watch.reader import Reader
-from dtk.watch.signs import StallPolicy
+from dtk.watch.signs import StallPolicy, Vitals
 from dtk.watch.watch import Watch
-from dtk.worker.process import Vitals
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from dtk import environment
 from dtk.errors import DtkError
 from dtk.language import _
 from dtk.records import RunFolder
-from dtk.worker.process import Vitals, WorkerSpec
+from dtk.watch.signs import Vitals
+from dtk.worker.process import WorkerSpec
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job

@@ -22,7 +22,8 @@ from dtk.launch import messages
 from dtk.launch.messages import Incoming, Message, Speaker
 from dtk.launch.place import Machine, Place, Source, free_ports
 from dtk.records import RunFolder
-from dtk.worker.process import Vitals, WorkerSpec, vitals
+from dtk.watch.signs import Vitals, vitals
+from dtk.worker.process import WorkerSpec
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job

@@ -5,31 +5,37 @@ Machines that will not do are found before a worker starts.
 
 from __future__ import annotations
 
+import ast
 import base64
 import contextlib
 import errno
+import importlib.util
 import itertools
+import pickletools
 import platform
 import queue
+import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dtk import environment
-from dtk.errors import ClusterConfigError
+from dtk.errors import ClusterConfigError, library_of
 from dtk.language import N_, _
 from dtk.launch import messages
 from dtk.launch.agent import MODULES, write
 from dtk.launch.messages import Message
 from dtk.launch.place import Machine, Place, Source
 from dtk.records import RunFolder
+from dtk.watch.signs import Vitals
 from dtk.watch.waiting import called
 from dtk.worker import ship
-from dtk.worker.process import Vitals, WorkerSpec
+from dtk.worker.process import WorkerSpec
 
 if TYPE_CHECKING:
     from dtk.launch.launch import Job
@@ -350,8 +356,72 @@ def files_to_send(run: Path) -> dict[str, str]:
     """What workers need to begin, in base64 by name; with the modules beside the notebook."""
     found = {name: (run / name).read_bytes() for name in _SENT if (run / name).exists()}
     pickles = [data for name, data in found.items() if name.endswith(".pkl")]
-    found |= {f"{MODULES}/{name}": source for name, source in ship.modules(ship.named(*pickles)).items()}
+    found |= {f"{MODULES}/{name}": source for name, source in modules(named(*pickles)).items()}
     return {name: base64.b64encode(data).decode() for name, data in found.items()}
+
+
+# ---- the learner's own modules: those beside the notebook or script, which another machine has to be given
+
+
+def named(*pickles: bytes) -> set[str]:
+    """Names of modules that pickled functions may import when they are called, and of those imported here.
+
+    A pickled function has the names of what it imports as strings, among others: what is no module is none below.
+    """
+    strings = {text for each in pickles for _, text, _ in pickletools.genops(each) if isinstance(text, str)}
+    here = {name for name in {*sys.modules} if ship.file_of(name)}
+    return here | {text for text in strings if all(part.isidentifier() for part in text.split("."))}
+
+
+def modules(names: Iterable[str]) -> dict[str, bytes]:
+    """The sources of those that are the learner's own, and of what these import, by path from an entry of sys.path."""
+    waiting, seen = list(names), set()
+    found: dict[str, bytes] = {}
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name.startswith("__") or name.split(".")[0] == "dtk":
+            continue
+        seen.add(name)
+        for path, file in _files(name):
+            if path not in found:
+                found[path] = file.read_bytes()
+                waiting += imports(found[path], path)
+    return found
+
+
+def imports(source: str | bytes, path: str) -> Iterator[str]:
+    """Names of modules that the source at a path imports; of `from a import b` both a and a.b, which may be one."""
+    package = path.removesuffix("/__init__.py") if path.endswith("/__init__.py") else path.rpartition("/")[0]
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return  # the worker that imports it says so
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            home = "." * node.level + (node.module or "")
+            try:
+                home = importlib.util.resolve_name(home, package.replace("/", "."))
+            except ImportError:
+                continue  # beyond its package
+            yield from [home, *(f"{home}.{alias.name}" for alias in node.names)]
+
+
+def _files(name: str) -> Iterator[tuple[str, Path]]:
+    """The sources of a module and of the packages that it is in, where they were not installed; imports nothing."""
+    full, *rest = name.split(".")
+    spec: ModuleSpec | None = None
+    with contextlib.suppress(ValueError):  # of a module that was made by hand
+        spec = importlib.util.find_spec(full)
+    while spec is not None:
+        package = spec.submodule_search_locations
+        if spec.origin and spec.origin.endswith(".py") and not library_of(spec.origin):
+            yield full.replace(".", "/") + (".py" if package is None else "/__init__.py"), Path(spec.origin)
+        if package is None or not rest or all(map(library_of, package)):
+            return
+        full = f"{full}.{rest.pop(0)}"
+        spec = PathFinder.find_spec(full, list(package))
 
 
 # ---- an engine

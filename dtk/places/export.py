@@ -19,6 +19,7 @@ from dtk.launch import launch, request
 from dtk.launch.agent import MODULES
 from dtk.launch.launch import Job
 from dtk.launch.outside import PORT, PROGRAM
+from dtk.places import engine
 from dtk.worker import ship
 
 
@@ -62,7 +63,7 @@ def export(
     found, call = written(fn), _call(fn, args, kwargs)
     if call is None:
         found.reason = found.reason or _("an argument has no text that reads back as the same value")
-    if PROGRAM in ship.modules(ship.imports(found.text(), PROGRAM)):
+    if PROGRAM in engine.modules(engine.imports(found.text(), PROGRAM)):
         words = N_("it imports a module of yours that has the program's name, {name}")
         found.reason = found.reason or _(words, name=PROGRAM)
     text = None if found.reason else _program(found, fn, str(call))
@@ -120,8 +121,8 @@ def _write(folder: Path, job: Job, text: str | None) -> None:
         (folder / PROGRAM).write_text(text)
         (folder / "function.pkl").unlink()
     home = folder / MODULES if text is None else folder  # a program finds what lies beside it
-    names = ship.named(job.payload) if text is None else ship.imports(text, PROGRAM)
-    for name, content in ship.modules(names).items():
+    names = engine.named(job.payload) if text is None else engine.imports(text, PROGRAM)
+    for name, content in engine.modules(names).items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_bytes(content)
 
@@ -285,7 +286,17 @@ def _is_the_same(fn: types.FunctionType, source: str) -> bool:
 def _alike(one: types.CodeType, other: types.CodeType) -> bool:
     if other.co_freevars:  # captured by cells: other instructions for these values, which become the program's own
         return one.co_argcount == other.co_argcount and one.co_varnames == other.co_varnames
-    return list(ship.code(one)) == list(ship.code(other))
+    return list(_code(one)) == list(_code(other))
+
+
+def _code(of: types.CodeType) -> Iterator[str]:
+    """What code does, as text: not its comments, its line numbers, and where it stands."""
+    yield f"{of.co_code.hex()} {of.co_names} {of.co_varnames}"
+    for constant in of.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _code(constant)
+        else:  # a set of strings has another order in each process
+            yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
 
 
 def _of_value(name: str, value: Any) -> str | None:
@@ -293,7 +304,7 @@ def _of_value(name: str, value: Any) -> str | None:
     if isinstance(value, types.ModuleType):
         home = value.__name__
         return f"import {home}" if name in (home, home.partition(".")[0]) else f"import {home} as {name}"
-    if (ship.is_plain(value) or isinstance(value, (list, dict))) and _reads_back(value):
+    if type(value).__module__ == "builtins" and _reads_back(value):
         return repr(value)
     if inspect.isroutine(value) or inspect.isclass(value):
         if ship.is_own(value):

@@ -6,6 +6,7 @@ Python stack, by a signal whose handler (`faulthandler`, in C) runs also while P
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -14,14 +15,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psutil
 
 from dtk.errors import PACKAGE, in_words, library_of
 from dtk.language import N_, _
 from dtk.records import WorkerFolder
 from dtk.watch.reader import Member, Reader, size
 from dtk.watch.waiting import State
-from dtk.worker.process import Vitals
 
 if TYPE_CHECKING:
     from dtk.watch.watch import Watch, WorkerStatus
@@ -35,6 +37,34 @@ _BUSY = 0.05
 _DISK = 1 << 20  # bytes that it reads and writes since the last sign of life; an answer to us takes less
 _AWAY = 2.0  # seconds between two looks beyond which this process has not looked for want of running itself
 _RECENT = 60.0  # seconds for which that can be why something fails
+
+_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+
+
+class Vitals(NamedTuple):
+    """used: processor seconds since the process began. stopped: by SIGSTOP or its like.
+
+    disk: bytes that it has read from disks and written to them.
+    """
+
+    used: float
+    stopped: bool
+    disk: int = 0
+
+
+def vitals(pid: int) -> Vitals | None:
+    """Of a process that lives; None where there is none."""
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            times, status = process.cpu_times(), process.status()
+        disk = 0
+        with contextlib.suppress(AttributeError, psutil.AccessDenied):  # macOS; a process with another's rights
+            counted = process.io_counters()
+            disk = int(counted.read_bytes + counted.write_bytes)
+    except psutil.Error:
+        return None
+    return Vitals(float(times.user + times.system), status in _STOPPED, disk)
 
 
 @dataclass

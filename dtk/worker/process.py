@@ -1,4 +1,4 @@
-"""A worker process: what it is started with, how it ends with its parent, what it uses."""
+"""A worker process: what it is started with, and how it ends with its parent."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import signal
 import sys
 import threading
 from multiprocessing import parent_process
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
 import psutil
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-_STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 class WorkerSpec(TypedDict):
@@ -64,29 +63,3 @@ def signal_below(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
         for each in [process, *process.children(recursive=True)]:
             with contextlib.suppress(psutil.Error):  # gone already, or another user's (sudo)
                 each.send_signal(number)
-
-
-class Vitals(NamedTuple):
-    """used: processor seconds since the process began. stopped: by SIGSTOP or its like.
-
-    disk: bytes that it has read from disks and written to them.
-    """
-
-    used: float
-    stopped: bool
-    disk: int = 0
-
-
-def vitals(pid: int) -> Vitals | None:
-    """Of a process that lives; None where there is none."""
-    try:
-        process = psutil.Process(pid)
-        with process.oneshot():
-            times, status = process.cpu_times(), process.status()
-        disk = 0
-        with contextlib.suppress(AttributeError, psutil.AccessDenied):  # macOS; a process with another's rights
-            counted = process.io_counters()
-            disk = int(counted.read_bytes + counted.write_bytes)
-    except psutil.Error:
-        return None
-    return Vitals(float(times.user + times.system), status in _STOPPED, disk)

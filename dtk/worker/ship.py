@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import functools
-import importlib.util
 import inspect
 import io
 import linecache
 import os
-import pickletools
 import sys
 import types
-from collections.abc import Iterable, Iterator
-from importlib.machinery import ModuleSpec, PathFinder
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
@@ -81,23 +75,6 @@ def uses(fn: Any, part: str) -> bool:
     return False
 
 
-def code(of: types.CodeType) -> Iterator[str]:
-    """What code does, as text: not its comments, its line numbers, and where it stands."""
-    yield f"{of.co_code.hex()} {of.co_names} {of.co_varnames}"
-    for constant in of.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from code(constant)
-        else:  # a set of strings has another order in each process
-            yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
-
-
-def is_plain(value: Any) -> bool:
-    """Whether a value is a number, a string, None, or a tuple of them."""
-    if isinstance(value, tuple):
-        return all(map(is_plain, value))
-    return value is None or isinstance(value, (bool, int, float, complex, str, bytes))
-
-
 def own_functions(fn: Any, seen: set[int]) -> Iterator[Any]:
     """The function, and those of the learner's functions and classes that it captures, and so on."""
     seen.add(id(fn))
@@ -114,6 +91,12 @@ def is_own(value: Any) -> bool:
     """Whether a function was written in a cell, a script or a module beside them, and not installed."""
     home = getattr(value, "__module__", None) or ""
     return home == "__main__" or bool(file_of(home))
+
+
+def file_of(module: str) -> str:
+    """The file of an imported module that was not installed; "" for any other."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return "" if library_of(file) else file
 
 
 def cell_sources() -> dict[str, str]:
@@ -219,76 +202,6 @@ def _travels(value: Any) -> bool:
 
 def _kind(value: Any) -> str:
     return type(value).__name__.lstrip("_")
-
-
-# ---- the learner's own modules: those beside the notebook or script, which another machine has to be given
-
-
-def file_of(module: str) -> str:
-    """The file of an imported module that was not installed; "" for any other."""
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return "" if library_of(file) else file
-
-
-def named(*pickles: bytes) -> set[str]:
-    """Names of modules that pickled functions may import when they are called, and of those imported here.
-
-    A pickled function has the names of what it imports as strings, among others: what is no module is none below.
-    """
-    strings = {text for each in pickles for _, text, _ in pickletools.genops(each) if isinstance(text, str)}
-    here = {name for name in {*sys.modules} if file_of(name)}
-    return here | {text for text in strings if all(part.isidentifier() for part in text.split("."))}
-
-
-def modules(names: Iterable[str]) -> dict[str, bytes]:
-    """The sources of those that are the learner's own, and of what these import, by path from an entry of sys.path."""
-    waiting, seen = list(names), set()
-    found: dict[str, bytes] = {}
-    while waiting:
-        name = waiting.pop()
-        if name in seen or name.startswith("__") or name.split(".")[0] == "dtk":
-            continue
-        seen.add(name)
-        for path, file in _files(name):
-            if path not in found:
-                found[path] = file.read_bytes()
-                waiting += imports(found[path], path)
-    return found
-
-
-def imports(source: str | bytes, path: str) -> Iterator[str]:
-    """Names of modules that the source at a path imports; of `from a import b` both a and a.b, which may be one."""
-    package = path.removesuffix("/__init__.py") if path.endswith("/__init__.py") else path.rpartition("/")[0]
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return  # the worker that imports it says so
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            home = "." * node.level + (node.module or "")
-            try:
-                home = importlib.util.resolve_name(home, package.replace("/", "."))
-            except ImportError:
-                continue  # beyond its package
-            yield from [home, *(f"{home}.{alias.name}" for alias in node.names)]
-
-
-def _files(name: str) -> Iterator[tuple[str, Path]]:
-    """The sources of a module and of the packages that it is in, where they were not installed; imports nothing."""
-    full, *rest = name.split(".")
-    spec: ModuleSpec | None = None
-    with contextlib.suppress(ValueError):  # of a module that was made by hand
-        spec = importlib.util.find_spec(full)
-    while spec is not None:
-        package = spec.submodule_search_locations
-        if spec.origin and spec.origin.endswith(".py") and not library_of(spec.origin):
-            yield full.replace(".", "/") + (".py" if package is None else "/__init__.py"), Path(spec.origin)
-        if package is None or not rest or all(map(library_of, package)):
-            return
-        full = f"{full}.{rest.pop(0)}"
-        spec = PathFinder.find_spec(full, list(package))
 
 
 # ---- the way back
