@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import json
 import os
 import re
@@ -71,11 +70,8 @@ def load(name: str = "mnist", source: str | None = None) -> tuple[Pair, Any]:
     if source == "tfds":
         raise DatasetUnavailable(what)
     if environment.is_chief():
-        _say_once(in_words(what, _("the 5,000 images of MNIST that come with dtk are used")))
+        environment.say(in_words(what, _("the 5,000 images of MNIST that come with dtk are used")), once=True)
     return _embedded()
-
-
-_say_once = functools.cache(environment.say)
 
 
 # ---- the embedded images -------------------------------------------------------------------------------------

@@ -192,9 +192,13 @@ def quiet() -> Iterator[None]:
         _quiet = before
 
 
-def say(words: str) -> None:
-    """Prints a line that begins with "dtk: "; nothing inside of `quiet`."""
-    if not _quiet:
+_said: set[str] = set()
+
+
+def say(words: str, once: bool = False) -> None:
+    """Prints a line that begins with "dtk: "; nothing inside of `quiet`. once: nor if this process has printed it."""
+    if not _quiet and not (once and words in _said):
+        _said.add(words)
         print(_("dtk: ") + words, flush=True)
 
 

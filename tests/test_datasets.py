@@ -20,7 +20,7 @@ from dtk.records import RunFolder
 @pytest.fixture(autouse=True)
 def own_scratch(tmp_path, monkeypatch):
     monkeypatch.setenv("DTK_SCRATCH", str(tmp_path / "scratch"))
-    datasets._say_once.cache_clear()
+    environment._said.clear()
 
 
 @pytest.fixture

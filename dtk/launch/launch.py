@@ -37,7 +37,6 @@ THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"
 
 # Said once a kernel: there is nothing that the learner could do about it.
 OPEN = N_("TensorFlow's servers listen on every address of this machine while a run lasts; see {page}")
-_said_here: set[str] = set()
 
 Tick = Callable[[Sequence[Line]], None]
 
@@ -191,7 +190,7 @@ def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:
 def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
     folder, watch = members.folder, members.watch
     since, awaited = time.monotonic(), folder.each
-    said: set[str] = set()
+    alone = False  # whether it was said that no strategy joins the workers
     policy = StallPolicy(job.stall_timeout)
     drawn = 0.0
     while True:
@@ -200,10 +199,11 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if now - drawn >= 0.1 or watch.finished:
             tick(waiting.board(members.signs.now()))
             drawn = now
-        if any(heard.alone for heard in watch.heard):
-            _say(_(ALONE, workers=job.workers), said)
+        if not alone and any(heard.alone for heard in watch.heard):
+            alone = True
+            environment.say(_(ALONE, workers=job.workers))
         if any(heard.open for heard in watch.heard):
-            _say(_(OPEN, page=page("guide/shared_machines.md")), _said_here)
+            environment.say(_(OPEN, page=page("guide/shared_machines.md")), once=True)
         if watch.failed:
             raise members.failure()
         if watch.finished:
@@ -229,12 +229,6 @@ def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
         if found is not None:
             waiting.save(folder, found)
             raise WorkerStalled(found.sentence, folder, members.signs.stacks(), found.reason, found.edges)
-
-
-def _say(words: str, said: set[str]) -> None:
-    if words not in said:
-        said.add(words)
-        environment.say(words)
 
 
 def _stall(members: Members, limit: float) -> WorkerStalled:
