@@ -33,7 +33,7 @@ _in_graph: list[InGraph] = []  # of the Estimator that trains, or has trained la
 _counted: dict[tuple[Any, ...], int] = {}  # variables made so far that have a name, type and shape in common
 _newest = 0  # id of the handle that was made last
 _stale = True
-_around: Callable[..., Any] | None = None
+_watcher: Any = None
 _inside = False
 _SUFFIX = re.compile(r"(/replica_\d+)?(:\d+)?$")
 _NUMBER = re.compile(r"_\d+(?=/|$)")
@@ -175,13 +175,19 @@ class _Reading:
 _reading = _Reading([])
 
 
-def watch(around: Callable[..., Any]) -> None:
+def watcher() -> Any:
+    """What watches the units of this process; None for nothing."""
+    return _watcher
+
+
+def watch(watcher: Any) -> None:
     """From now on all variables are kept in mind; TensorFlow and Keras may be imported or not.
 
-    around: gets each outermost call: what is called, the call itself, its arguments as a tuple and as a dictionary.
+    watcher: its `around` gets each outermost call: what is called, the call itself, its arguments as a tuple and as a
+    dictionary.
     """
-    global _around
-    _around = around
+    global _watcher
+    _watcher = watcher
     _watch_variables()
 
     @replaces("tensorflow.python.eager.polymorphic_function.polymorphic_function:Function", "__call__")
@@ -334,11 +340,11 @@ def unit(subject: Any, call: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     """Makes a call that is a unit where it is outermost and eager."""
     global _inside
     main = threading.current_thread() is threading.main_thread()
-    if _around is None or _inside or not main or not tf.executing_eagerly() or tf.inside_function():
+    if _watcher is None or _inside or not main or not tf.executing_eagerly() or tf.inside_function():
         return call(*args, **kwargs)
     _inside = True
     try:
-        return _around(subject, call, args, kwargs)
+        return _watcher.around(subject, call, args, kwargs)
     finally:
         _inside = False
 

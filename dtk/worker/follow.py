@@ -25,7 +25,7 @@ import numpy as np
 
 from dtk.compat import updates
 from dtk.compat.feeds import Feed, can_be_fed, read_beside, rows
-from dtk.compat.states import Variable
+from dtk.compat.states import Variable, watcher
 from dtk.environment import Here
 from dtk.records import RunFolder
 from dtk.records.facts import GENERATOR
@@ -44,7 +44,7 @@ from dtk.worker.recorded import (
     weight_of,
 )
 from dtk.worker.rounding import Levels, Made, Repeated, one, same_bits
-from dtk.worker.states import NOTHING, READ, Ended, Snapshot, Watched, take, watcher
+from dtk.worker.states import NOTHING, READ, Ended, Snapshot, Watched, take
 
 FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldest are forgotten
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed

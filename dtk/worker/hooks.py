@@ -20,7 +20,6 @@ from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
 from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
-from dtk.worker import states as watching
 from dtk.worker.progress import Known, Progress, check_strategy, evaluated, evaluating, progress, say_unrecorded
 
 
@@ -219,13 +218,13 @@ class _Recording(EstimatorRecorder):
 
     def before_run(self, context: Any) -> Any:
         progress(self._place).before_step()
-        watcher = watching.watcher()
+        watcher = states.watcher()
         self._begun = None if watcher is None else watcher.begins(context.session.graph)
         self._began = self._place.now()
         return tf.compat.v1.train.SessionRunArgs(self._rows)
 
     def after_run(self, context: Any, values: Any) -> None:
-        watcher = watching.watcher()
+        watcher = states.watcher()
         if watcher is not None:
             watcher.ends(context.session.graph, self._begun)
         state, ended = progress(self._place), self._place.now()

@@ -277,9 +277,6 @@ class Ended(BaseException):
     """A follower has seen enough; no mistake of the function that it is in."""
 
 
-_watcher: Any = None  # a `Recorder`, or a `dtk.worker.follow.Follower`
-
-
 def listen(place: Here) -> None:
     """From now on, where this is a worker of a cluster, or has several replicas; TensorFlow may be imported or not."""
     asked = os.environ.get("DTK_STATES", "")
@@ -289,28 +286,17 @@ def listen(place: Here) -> None:
         if asked not in ("", "1"):
             budget = small = float(asked)
     if budget > 0 and place.role != "evaluator" and place.mode in ("cluster", "mirrored"):
-        watch(Recorder(place, budget, small))
+        states.watch(Recorder(place, budget, small))
 
 
 def pause(paused: bool) -> None:
     """While it is paused nothing is recorded: what runs is not the same on all workers."""
-    if isinstance(_watcher, Recorder):
-        _watcher.paused = paused
+    watcher = states.watcher()  # a `Recorder`, or a `dtk.worker.follow.Follower`
+    if isinstance(watcher, Recorder):
+        watcher.paused = paused
 
 
 def finish() -> None:
     """Writes what the function, or a session of cells until now, has left behind."""
-    if _watcher is not None:
-        _watcher.finish()
-
-
-def watcher() -> Any:
-    """What watches the units of this process."""
-    return _watcher
-
-
-def watch(watcher: Any) -> None:
-    """Watches variables and calls, from the moment at which TensorFlow and Keras are imported."""
-    global _watcher
-    _watcher = watcher
-    states.watch(watcher.around)
+    if states.watcher() is not None:
+        states.watcher().finish()

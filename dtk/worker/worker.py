@@ -23,6 +23,7 @@ import wrapt
 from dtk import environment, limits
 from dtk.compat import binding, causes, estimators, keras2, keras3, libraries, marks, saves, strategies
 from dtk.compat.libraries import tf
+from dtk.compat.states import watch
 from dtk.environment import Here
 from dtk.language import N_, _
 from dtk.records import RunFolder, events
@@ -106,7 +107,7 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     if job["follow"]:
         from dtk.worker import follow  # which only followers need
 
-        states.watch(follow.Follower(here, job["follow"]))
+        watch(follow.Follower(here, job["follow"]))
     elif job["states"] and not spec["again"]:
         states.listen(here)
     wrapt.register_post_import_hook(lambda _module: _imported(here, spec["listen"]), "tensorflow")
