@@ -197,7 +197,7 @@ class _Loop:
         return [weight for weight in held if getattr(weight, "trainable", True)]
 
 
-_loop = functools.cache(_Loop)
+_loop = functools.lru_cache(1)(_Loop)
 
 
 def _trained(given: Any) -> Iterator[Trained]:

@@ -134,7 +134,7 @@ class Progress:
         return offset
 
 
-@functools.cache
+@functools.lru_cache(1)
 def progress(place: Here) -> Progress:
     """This process's count, which begins anew with each run."""
     return Progress(place)
