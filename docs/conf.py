@@ -22,6 +22,7 @@ extensions = ["myst_nb", "sphinx_copybutton", "building.extension"]
 nb_execution_mode = "off"
 nb_render_error_lexer = "text"  # Python's tracebacks are a part of what dtk raises, or none
 nitpicky = True
+highlight_language = "none"  # what is not said to be Python is a shell's or a program's output
 myst_heading_anchors = 4
 myst_url_schemes = {
     "http": None,
