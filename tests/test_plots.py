@@ -21,12 +21,13 @@ import dtk
 from dtk import plot as plots
 from dtk.errors import WorkerFailed
 from dtk.launch.place import tf_configs
-from dtk.records.events import Failed, Finished
-from dtk.scaling import timing
+from dtk.records.events import Failed, FaultCame, Finished
+from dtk.scaling import summary, timing
 from dtk.scaling.timing import PARTS, step_parts
 from dtk.view.canvas import NO_RECORDS
 from dtk.view.cluster_picture import ClusterPicture
 from dtk.view.palette import EVALUATOR_COLOR, PART_COLORS, stroke, worker_color
+from dtk.watch.waiting import State, Waiting, save
 
 
 @pytest.fixture
@@ -39,11 +40,15 @@ def stacks(ax):
 
 
 def failed(path, *events):
-    """The error of a run of 12 steps whose worker 1 made 5, and then failed, after these events."""
+    """The error of a run of 12 steps whose worker 1 made 5, and then failed, after these events; worker 0 with it."""
     run = fabricate(path, steps=12)
     edit_records(run, 1, lambda rows: rows[:5])
     edit_events(run, 1, lambda event: not isinstance(event, Finished))
-    tell(run.folder.worker(1), *events, Failed(1.2))
+    tell(run.folder.worker(1), *events)
+    edit_events(run, 0, lambda event: not isinstance(event, Finished))
+    tell(run.folder.worker(0), Failed(1.5))  # whose collective broke
+    save(run.folder, Waiting([State(0, "worker 0", "consequence"), State(1, "worker 1", "failed")]))
+    run.folder.save_attempt(1, "SIGKILL", 0.0, 1.6)
     return WorkerFailed("worker 1 raised", worker=1, folder=run.folder)
 
 
@@ -160,9 +165,11 @@ def test_a_trace_has_the_spans_of_the_timeline(tmp_path):
 
 
 def test_timeline_of_a_failure_names_the_worker(tmp_path):
-    ax = plots.timeline(failed(tmp_path))
-    assert "Worker 1 failed after 1.2 s" in said(ax)
-    assert [list(line.get_xdata()) for line in ax.lines] == [[1.2]]
+    error = failed(tmp_path, FaultCame(1.2, kind="kill", step=6, words="kill(1, 6)", number=0))
+    ax = plots.timeline(error)
+    assert ax.get_title("left") == "SIGKILL"
+    assert ax.lines[-1].get_xydata().tolist() == [[1.2, 1]], "the cross is where it was killed, not where another broke"
+    assert [row["ended"] for row in summary.rows(error)] == ["stopped", "failed"]
 
 
 # What these draw of a run without records, or of a lab, their own tests say.
@@ -219,6 +226,8 @@ def test_a_picture_for_someone_who_looks_is_light_or_dark_as_the_page_is(pair, m
     said = re.findall(r'title="(.*?)"', plots.loss_scaling(pair[0]).figure._repr_html_(), re.DOTALL)
     assert said[0].startswith("replica 0\nstep 1\nloss ")
     assert len(said) == 2 * len({each.step for each in pair[0].folder.worker(0).records})
+    assert "worker 1\nexamples/s 3,200" in plots.throughput(pair[0]).figure._repr_html_()
+    assert plots.timeline(pair[0]).figure._repr_html_().count('title="computing: ') == 2 * 6, "steps enlarged"
 
 
 def test_curves_on_new_axes_have_no_workers_colours():

@@ -108,10 +108,22 @@ def test_a_failed_point_is_marked_in_both():
         ax.figure.canvas.draw()
 
 
+def test_table_and_figures_say_that_the_machine_was_busy(monkeypatch):
+    monkeypatch.setenv("DTK_LIVE", "widgets")
+    slow, fast = (row(kind, 2, rate, (0, 0, 0.1, 0, 0), 4) for kind, rate in (("cluster", 180.0), ("ceiling", 400.0)))
+    said = "Busy machine, measure again: "
+    for measured, words in ((study(slow), "repeats differ by up to 38%."), (study(fast), "without communication ")):
+        assert said + words in measured._repr_html_()
+        assert said + words in dtk.plot.efficiency(measured).get_label()
+    assert said not in study()._repr_html_() + dtk.plot.efficiency(study()).get_label()
+
+
 def test_the_parts_of_a_studys_steps():
     ax = dtk.plot.step_time(study())
     assert [label.get_text()[0] for label in ax.get_yticklabels()] == ["1", "2"]
     assert parts_drawn(ax)[(1, PART_COLORS["all_reduce"])] == pytest.approx(30)
+    rate = dtk.plot.throughput(study()).lines[0].axes.containers[-1][0].get_ydata()[1]
+    assert [each.get_text() for each in ax.texts if " ms" in each.get_text()][-1] == f"{20e3 / rate:.0f} ms"
 
 
 def test_a_study_where_all_failed_says_so():

@@ -107,7 +107,7 @@ LABS = {
     "faults": lambda: dtk.plot.fault_lab(dtk.run, lambda: None, workers=2, steps=6),
 }
 # What Colab's 7.7.1 has, too.
-CORE = {"VBox", "HBox", "BoundedIntText", "RadioButtons", "Dropdown", "SelectionSlider", "Button", "HTML"}
+CORE = {"VBox", "HBox", "BoundedIntText", "BoundedFloatText", "RadioButtons", "Button", "HTML"}
 
 
 @pytest.fixture(params=LABS)

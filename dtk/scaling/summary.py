@@ -16,9 +16,9 @@ import numpy as np
 import pandas
 
 from dtk.language import N_, _, aligned, ngettext, three
-from dtk.records.events import Failed, Finished, of_kind
 from dtk.scaling.shares import by_step, whole_steps
 from dtk.scaling.timing import PARTS, step_parts, step_times, throughput
+from dtk.watch.waiting import ends
 
 if TYPE_CHECKING:
     from dtk.records.tables import Recorded
@@ -49,24 +49,16 @@ def facts(run: Recorded) -> dict[str, Any]:
 
 
 def rows(run: Recorded) -> list[dict[str, Any]]:
-    """Of each worker, and of the evaluator: name, steps, examples, step_seconds (median, the first left out), ended.
+    """Of each worker, and of the evaluator: name, steps, examples, ended.
 
     ended: "finished", "failed", or "stopped" where it was ended because of another, or by whoever waited for it.
     """
     found = []
-    times = step_times(run.records)
-    for member in run.folder.members:
-        own, events = times[times.worker == member.worker], member.events
-        ended = N_("failed") if of_kind(events, Failed) else N_("stopped")
-        found.append(
-            {
-                "name": member.name,
-                "steps": len(own),
-                "examples": int(own.examples.sum()),
-                "step_seconds": _finite(own.seconds.iloc[1:].median()),
-                "ended": N_("finished") if of_kind(events, Finished) else ended,
-            }
-        )
+    for member, how in zip(run.folder.members, ends(run.folder), strict=True):
+        own = run.records[run.records.worker == member.worker]
+        ended = how if how in (N_("finished"), N_("failed")) else N_("stopped")
+        steps, examples = own.step.nunique(), int(own.examples.sum())
+        found.append({"name": member.name, "steps": steps, "examples": examples, "ended": ended})
     return found
 
 
@@ -80,7 +72,7 @@ def how_it_ended(run: Recorded) -> str:
 
 def lines(run: Recorded) -> list[str]:
     """The facts and the rows as text, a table of fixed width."""
-    return [*filter(None, [_in_a_line(run)]), *aligned(_table(run), right=(1, 2, 3))]
+    return [*filter(None, [_in_a_line(run)]), *aligned(_table(run), right=(1, 2))]
 
 
 def as_html(run: Recorded) -> str:
@@ -91,12 +83,8 @@ def as_html(run: Recorded) -> str:
 
 def _table(run: Recorded) -> list[tuple[str, ...]]:
     """The names of the columns, then the rows."""
-    table: list[tuple[str, ...]] = [("", _("steps"), _("examples"), _("a step"), _("ended"))]
-    for row in rows(run):
-        seconds = row["step_seconds"]
-        step = "" if seconds is None else f"{three(1000 * seconds)} ms"
-        table.append((row["name"], f"{row['steps']:,}", f"{row['examples']:,}", step, _(row["ended"])))
-    return table
+    table = [(row["name"], f"{row['steps']:,}", f"{row['examples']:,}", _(row["ended"])) for row in rows(run)]
+    return [("", _("steps"), _("examples"), _("ended")), *table]
 
 
 def _in_a_line(run: Recorded) -> str:
@@ -130,6 +118,7 @@ def _loss(value: float | None) -> str:
 
 
 GAPS = (N_("smaller batch"), N_("cores"), N_("communication"), N_("stragglers"), N_("input"), N_("other"))
+_APART = 0.2  # of a rate: what its repeats may differ by on a machine that does nothing else
 MEASURES = ("examples_per_second", *PARTS)
 _RANGES = (f"{kind}{end}" for kind in ("measured", "ceiling", "baseline") for end in ("", "_min", "_max", "_n"))
 _COLUMNS = ["scaling", "workers", "global_batch", "per_replica_batch", *_RANGES]
@@ -192,6 +181,16 @@ def study_summary(points: pandas.DataFrame) -> pandas.DataFrame:
         for scaling in row.scaling.split(", ")
     }
     return pandas.DataFrame([_row(points, *key) for key in sorted(keys)], columns=_COLUMNS)
+
+
+def busy(summary: pandas.DataFrame) -> str:
+    """A sentence if the machine was busy: repeats are far apart, or workers alone are faster than ideal; else ""."""
+    apart = ((summary.measured_max - summary.measured_min) / summary.measured).max()
+    faster = (summary.ceiling / summary.ideal).max()
+    if apart > _APART:
+        return _("Busy machine, measure again: repeats differ by up to {apart:.0%}.", apart=apart)
+    words = N_("Busy machine, measure again: without communication workers reach {faster:.2f} times the ideal.")
+    return _(words, faster=faster) if faster > 1 + _APART else ""
 
 
 def losses(row: Mapping[str, Any]) -> dict[str, float]:

@@ -20,7 +20,7 @@ from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.runs import carry_out
 from dtk.scaling.prediction import fit
-from dtk.scaling.summary import MEASURES, measures, study_summary
+from dtk.scaling.summary import MEASURES, busy, measures, study_summary
 
 
 class Cell(NamedTuple):
@@ -70,9 +70,11 @@ class Study:
 
     def _repr_html_(self) -> str | None:
         """In a notebook that someone looks at: a row for each number of workers and batch."""
+        if environment.live_mode() != "widgets":
+            return None
         names = ["scaling", "workers", "global_batch", "measured", "ceiling", "ideal", "efficiency", "gap", "failed"]
-        shown = environment.live_mode() == "widgets"
-        return str(self.summary[names].round(2).to_html(index=False, na_rep="")) if shown else None
+        table = self.summary
+        return f"<p>{busy(table)}</p>{table[names].round(2).to_html(index=False, na_rep='')}"
 
 
 def study(

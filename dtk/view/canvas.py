@@ -23,6 +23,7 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.patches import StepPatch
 from matplotlib.text import Annotation, Text
@@ -130,8 +131,9 @@ def image(figure: Figure, style: str = "") -> str:
         if area is not None and min(area.size) >= 1:
             at = f"left:{(area.x0 - seen.x0) / seen.width:.2%};top:{(seen.y1 - area.y1) / seen.height:.2%}"
             size = f"width:{area.width / seen.width:.2%};height:{area.height / seen.height:.2%}"
-            numbers = f"{ax.get_xlabel()} {values[0]:,.6g}", f"{ax.get_ylabel()} {values[1]:,.6g}"
-            said = "\n".join(each for each in (str(artist.get_label()), *numbers) if each[:1] != "_")
+            named = zip((ax.get_xlabel(), ax.get_ylabel()), values, strict=True)
+            numbers = [f"{name} {value:,.6g}" for name, value in named if np.isfinite(value)]
+            said = "\n".join(each for each in (str(artist.get_label()), *numbers) if each[:1] not in ("", "_"))
             shown += f'<span style="position:absolute;{at};{size}" title="{html.escape(said)}"></span>'
     return f'<figure style="position:relative;display:inline-block;margin:1em 0;{style}">{shown}</figure>\n'
 
@@ -141,7 +143,7 @@ _NEAR = 5.0  # px around a point
 
 
 def _pointed_at(figure: Figure) -> Iterator[tuple[Axes, Bbox, Any, tuple[float, float]]]:
-    """Parts of stairs and points of lines: their axes, where (px), what has their label, and their numbers, x and y."""
+    """What says its numbers: its axes, where it is (px), what has its label, and x and y, NaN for none."""
     for ax in figure.axes:
         for stairs in (each for each in ax.patches if isinstance(each, StepPatch)):
             tops, edges, bottoms = stairs.get_data()
@@ -153,6 +155,12 @@ def _pointed_at(figure: Figure) -> Iterator[tuple[Axes, Bbox, Any, tuple[float, 
             for point in points if len(points) > 2 else ():
                 at = ax.transData.transform(point)
                 yield ax, Bbox([at - _NEAR, at + _NEAR]), line, tuple(point)
+        for bars in (each for each in ax.containers if isinstance(each, BarContainer)):
+            for bar in bars:
+                size = (bar.get_width(), np.nan) if bars.orientation == "horizontal" else (np.nan, bar.get_height())
+                yield ax, bar.get_window_extent(), bars, size
+        for block in (each for each in ax.collections if str(each.get_label())[:1] not in ("", "_")):
+            yield ax, block.get_paths()[0].get_extents(ax.transData), block, (np.nan, np.nan)
 
 
 def ink(ax: Axes) -> Any:
@@ -248,8 +256,12 @@ def row_of_blocks(ax: Axes, row: float, blocks: Sequence[tuple[Any, ...]], heigh
     return left
 
 
-def note(ax: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], **style: Any) -> Annotation:
-    """Write beside a point of the axes, `offset` points (1/72 inch) away from it."""
+def note(
+    ax: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], ground: bool = False, **style: Any
+) -> Annotation:
+    """Write beside a point of the axes, `offset` points (1/72 inch) away; with `ground` over what is drawn there."""
+    if ground:
+        style["bbox"] = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}
     return ax.annotate(words, at, offset, textcoords="offset points", **{"va": "center", "fontsize": 9, **style})
 
 

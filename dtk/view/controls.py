@@ -54,18 +54,17 @@ class Displayed:
 class Lab(Displayed):
     """Controls for a learner to set, and `words` and a `picture` of what they stand for.
 
-    controls: widgets with a `value`, by name. rows: how they stand above the picture; none: one below the other.
+    controls: widgets with a `value`, by name.
     draw: is called with the controls' values, and returns the words, as HTML, and the axes of a figure for them.
     """
 
-    def __init__(
-        self, title: str, controls: dict[str, Any], draw: Callable[..., tuple[str, Axes]], rows: Sequence[Any] = ()
-    ):
+    def __init__(self, title: str, controls: dict[str, Any], draw: Callable[..., tuple[str, Axes]]):
         import ipywidgets
 
         self.title, self.controls, self._draw = title, controls, draw
         self.words, self.picture = ipywidgets.HTML(), ipywidgets.HTML()
-        self.box = styled(ipywidgets.VBox([*(rows or controls.values()), self.words, self.picture]))
+        row = ipywidgets.HBox([*controls.values()], layout={"flex_flow": "row wrap"})  # beside the picture on a screen
+        self.box = styled(ipywidgets.VBox([row, self.words, self.picture]))
         for control in controls.values():
             control.observe(self._redraw, "value")
         self._redraw()
@@ -117,9 +116,10 @@ def one_of(panes: Sequence[Any], names: Sequence[str], description: str) -> Any:
     return styled(ipywidgets.VBox([chosen, stack]))
 
 
-def number(value: int, least: int, most: int, description: str, width: str) -> Any:
-    """Create a field for a whole number, for its digits or the arrow keys. width: of the name."""
+def number(value: float, least: float, most: int, description: str, width: str) -> Any:
+    """Create a field for a number, a whole one if `value` is, for its digits or the arrow keys. width: of the name."""
     import ipywidgets
 
+    kind = ipywidgets.BoundedIntText if isinstance(value, int) else ipywidgets.BoundedFloatText
     looks = {"style": {"description_width": width}, "layout": {"width": f"calc({width} + 6em)"}}
-    return ipywidgets.BoundedIntText(value, min=least, max=most, description=description, **looks)
+    return kind(value, min=least, max=most, description=description, **looks)

@@ -164,18 +164,17 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     for k, (replicas, rows) in enumerate(table.groupby("replicas", sort=False)):
         name = _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
         look: dict[str, Any] = {"ms": 3.5, "mew": 0, "color": CURVE_COLORS[k], "label": name}
-        ax.plot(rows.step, np.maximum(rows.apart, _LEAST), _MARKERS[k], **look)
-        ax.plot(
-            rows.step, np.maximum(rows.rounding, _LEAST), "--", lw=1.2, color=canvas.ink(ax), label=_("rounding level")
-        )
+        drawn = rows[["apart", "rounding"]].clip(lower=_LEAST)
+        ax.plot(rows.step, drawn.apart, _MARKERS[k], **look)
+        ax.plot(rows.step, drawn.rounding, "--", lw=1.2, color=canvas.ink(ax), label=_("rounding level"))
     canvas.by_step(ax, 1, max(found.steps, 1))
     ax.set(yscale="log", ylabel=_("difference of the updates"))
     low, high = (np.log10(value) for value in ax.get_ylim())
     ax.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
-    canvas.legend_below(ax)
     differs = table[table.differs].step
     if found.verdict == "failed" and len(differs):
-        ax.axvline(differs.min(), color=canvas.ink(ax), lw=0.8, ls=":")
+        ax.axvline(differs.min(), color=canvas.ink(ax), lw=0.8, ls=":", label=_("step {step}", step=differs.min()))
+    canvas.legend_below(ax)
     last = table[table.replicas == table.replicas.iloc[-1]]
     by = found.followers[last.replicas.iloc[0]]
     words = N_("The updates of all steps that were followed agree, or are undecided")

@@ -16,7 +16,7 @@ from matplotlib.ticker import PercentFormatter
 from dtk.language import N_, _, bytes_of, columns, ngettext, three
 from dtk.records.tables import Recorded
 from dtk.scaling import timing
-from dtk.scaling.summary import GAPS, losses
+from dtk.scaling.summary import GAPS, busy, losses
 from dtk.scaling.timing import PARTS, step_parts, step_reductions
 from dtk.view import canvas
 from dtk.view.palette import PART_COLORS, PART_NAMES, stroke, worker_color, worker_name
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 NO_POINTS = N_("no point of this study was measured: see study.points.failed")
 _MARK: dict[str, Any] = {"lw": 2.2, "solid_capstyle": "butt"}
 _WIDTH = 0.82  # of a bar
-_APART = 0.2  # of a rate: what its repeats may differ by on a machine that does nothing else
 _SHOWN = 0.07  # of the axes' height: a segment that is lower holds no text
 
 
@@ -64,9 +63,8 @@ def throughput(*runs: Recorded | Study, ax: Axes | None = None, labels: Sequence
         examples, known = run.records.groupby("worker").examples.sum(), bool(np.isfinite(rate))
         parts = (examples / examples.sum() * rate).items() if known else ()
         end = canvas.row_of_blocks(ax, row, [(part, worker_color(k), worker_name(k)) for k, part in parts])
-        ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}
         words = three(rate) if known else _("no step after the first")
-        canvas.note(ax, words, (end, row), (5, 0), zorder=3, bbox=ground)
+        canvas.note(ax, words, (end, row), (5, 0), ground=True, zorder=3)
         if single is not None and size > 1:
             ends.append(size * rates[single])
             ax.plot([ends[-1]] * 2, [row - 0.4, row + 0.4], color=canvas.ink(ax), label=_("ideal"), **_MARK)
@@ -143,12 +141,7 @@ def _each_curve(study: Any, ax: Axes | None, draw: Any, in_words: Any) -> Axes:
         known = curve[curve.measured.notna() & curve.baseline.notna()]
         if len(known):
             title, caption = in_words(known.loc[known.workers.idxmax()], title, caption)
-        apart = (curve.measured_max - curve.measured_min) / curve.measured
-        # The machine was busy if repeats are far apart or workers alone are faster than ideal.
-        if (apart > _APART).any() or (curve.ceiling > (1 + _APART) * curve.ideal).any():
-            words = N_("Busy machine, measure again: repeats differ by up to {apart:.0%}. {title}")
-            title = _(words, apart=apart.max(), title=title)
-        canvas.headline(place, title, caption)
+        canvas.headline(place, f"{busy(curve)} {title}".strip(), caption)
     return places[0]
 
 
@@ -167,8 +160,7 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
     _line(ax, curve, "measured", _("measured"), color=PART_COLORS["measured"], marker="o")
     for x, row in enumerate(curve.itertuples()):
         if row.gap and row.workers > 1 and np.isfinite(row.measured):
-            ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a line would cross the words
-            canvas.note(ax, _(row.gap), (x, row.measured), (0, -9), ha="center", va="top", bbox=ground)
+            canvas.note(ax, _(row.gap), (x, row.measured), (0, -9), ground=True, ha="center", va="top")
         elif row.failed and not np.isfinite(row.measured):
             _failed(ax, x, _("failed"))
     known = curve[["ideal", "ceiling", "measured", "ceiling_max", "measured_max"]].to_numpy(float)
@@ -281,8 +273,8 @@ def step_time(run: Recorded | Study, ax: Axes | None = None) -> Axes:
     """Draw where a step's time goes: python, input, compute, all_reduce and waiting (`dtk.step_parts`), in ms.
 
     Args:
-        run: from `dtk.run`: one bar per worker, the median of each part over the steps after the first. A `dtk.Study`:
-            one bar for each number of workers and batch, the median over the repeats.
+        run: from `dtk.run`: a bar per worker, the median step after the first of all together, divided as the medians
+            of its parts are. A `dtk.Study`: a bar for each number of workers and batch, of medians over the repeats.
         ax: axes to draw on; None: a new figure.
     """
     of_study = hasattr(run, "points")
@@ -290,9 +282,11 @@ def step_time(run: Recorded | Study, ax: Axes | None = None) -> Axes:
     if table.empty:
         return canvas.only_text(ax, canvas.NO_RECORDS)
     (ax,) = canvas.axes(ax, size=(7.0, 1.75 + 0.42 * max(2, len(table))))
+    parts = table[list(PARTS)]  # whose medians don't add up to that of the steps
+    table = parts.mul(1e3 * table.step / parts.sum(axis=1), axis=0)
     longest = float(table.sum(axis=1).max())
     for row, values in enumerate(table.itertuples(index=False)):
-        blocks = [(value, PART_COLORS[part]) for part, value in zip(PARTS, values, strict=True)]
+        blocks = [(value, PART_COLORS[part], _(PART_NAMES[part])) for part, value in zip(PARTS, values, strict=True)]
         end = canvas.row_of_blocks(ax, row, blocks)
         canvas.note(ax, _("{number} ms", number=three(end)), (end, row), (5, 0))
         for part, value, right in zip(PARTS, values, np.cumsum(values), strict=True):
@@ -308,7 +302,7 @@ def step_time(run: Recorded | Study, ax: Axes | None = None) -> Axes:
     words = N_("The biggest part of a step is {part}: {most} of {whole} ms ({longest})")
     numbers = {"most": three(row[biggest]), "whole": three(longest), "longest": row.name}
     caption = [
-        _("Medians of each part over the steps after the first; at the end of a bar, their sum."),
+        _("The median of the steps after the first, divided as the medians of its parts are."),
         _("What is sent while it computes counts as computing."),
         *([_("A row: workers × examples each.")] if of_study else []),  # noqa: RUF001
     ]
@@ -317,17 +311,17 @@ def step_time(run: Recorded | Study, ax: Axes | None = None) -> Axes:
 
 
 def _of_run(run: Any) -> pandas.DataFrame:
-    """By worker, ms; empty without records."""
+    """The parts by worker, and the step; empty without records."""
     if run.folder is None or run.records.empty:
         return pandas.DataFrame(columns=list(PARTS))
-    table = step_parts(run).groupby("worker")[list(PARTS)].median() * 1e3
-    return table.rename(index=worker_name)
+    table = step_parts(run).groupby("worker")[list(PARTS)].median().rename(index=worker_name)
+    return table.assign(step=timing.step_times(run.records.assign(worker=0)).period[1:].median())  # as examples/s
 
 
 def _of_study(study: Any) -> pandas.DataFrame:
-    points = study.points
-    points = points[(points.kind == "cluster") & (points.failed == "")]
-    table = points.groupby(["workers", "per_replica_batch"])[list(PARTS)].median() * 1e3
+    points = study.points[lambda each: (each.kind == "cluster") & (each.failed == "")]
+    points = points.assign(step=points.global_batch / points.examples_per_second)
+    table = points.groupby(["workers", "per_replica_batch"])[[*PARTS, "step"]].median()
     table.index = [f"{workers}\xa0×\xa0{each}" for workers, each in table.index.to_flat_index()]  # noqa: RUF001
     return table
 
@@ -365,8 +359,9 @@ def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None =
             continue
         for lane, row in enumerate(table.itertuples()):
             lengths = 1e3 * np.diff([0.0, row.begin, row.waited, row.end])
-            blocks = [(long, PART_COLORS[part]) for long, part in zip(lengths, _IN_A_LANE, strict=True)]
-            canvas.row_of_blocks(place, lane, blocks)
+            names = [_(words) for __, words in _IN_A_LANE.values()]
+            colors = [PART_COLORS[part] for part in _IN_A_LANE]
+            canvas.row_of_blocks(place, lane, list(zip(lengths, colors, names, strict=True)))
             place.patches[-3].set_alpha(_IN_A_LANE["compute"][0])
         place.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(place), lw=1.2, ls=(0, (4, 2)))
         canvas.name_rows(place, [bytes_of(size) for size in table.bytes], 0.1)

@@ -15,7 +15,6 @@ import numpy as np
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
-from matplotlib.patheffects import withStroke
 
 from dtk.language import N_, _, columns, ngettext, three
 from dtk.records import RunFolder, WorkerFolder
@@ -25,7 +24,7 @@ from dtk.scaling import timing
 from dtk.scaling.timing import PARTS, fates, last_to_begin, spans, typical_steps, within_epochs
 from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
 from dtk.view.palette import CURVE_COLORS, EVALUATOR_COLOR, PART_COLORS, PART_NAMES
-from dtk.watch.waiting import called
+from dtk.watch.waiting import called, ends
 
 _LABEL_POINTS = 8.0
 _ZOOMED = 6  # steps in the lower picture
@@ -39,37 +38,39 @@ _PHASES = {  # what is no step: how it is drawn in the ink of the page, opacity 
     "build": (0.17, "", N_("build: until the first step's end")),
     "silence": (0.0, "//////", N_("nothing more came")),
 }
+_NAMES = {**PART_NAMES, **{phase: meaning for phase, (*_how, meaning) in _PHASES.items()}}
 
 
 class _Lane:
     """One member's times in seconds since the call of `dtk.run`.
 
     since, until: of the cluster that this lane belongs to. running: its function was called. built: its first step
-    ended. ended: it finished or failed. last: the last that is known of it. NaN where something did not come. silent:
-    whether the run went on for long after the last. steps: by number, with begin, end, loss and examples of its
-    replicas. parts: rows of `timing.step_spans`. evaluator: whether it is one. evaluations: as in `Run.evaluations`.
-    faults: when each came, and its kind.
+    ended. how: it ended, as `waiting.ends` says. ended: when, or the last that is known of one that was killed. last:
+    the last that is known of it. NaN where something did not come. silent: whether the run went on for long after the
+    last. steps: by number, with begin, end, loss and examples of its replicas. parts: rows of `timing.step_spans`.
+    evaluator: whether it is one. evaluations: as in `Run.evaluations`. faults: when each came, and its kind.
     """
 
     def __init__(
-        self, member: WorkerFolder, steps: pandas.DataFrame, parts: pandas.DataFrame, first: bool, until: float
+        self, member: WorkerFolder, how: str, steps: pandas.DataFrame, parts: pandas.DataFrame, first: bool, till: float
     ):
-        """steps, parts: of all workers. first: it begins with the call of `dtk.run`; later starts with the process."""
+        """steps, parts: of all workers. first: it begins with the call of `dtk.run`, and not with the process."""
         events = member.events
         at = {event.state: event.at for event in reversed(events)}  # the first of each
         self.worker, self.name = member.worker, called(member.name, member.worker)
         self.running = at.get(Running.state, at.get(Starting.state, 0.0))
-        self.ended = at.get(Finished.state, at.get(Failed.state, float("nan")))
-        self.failed = Failed.state in at
+        self.how, self.ended = how, at.get(Finished.state, at.get(Failed.state, float("nan")))
         self.steps = steps[steps.index == self.worker].set_index("step")
         self.parts = parts[parts.worker == self.worker]
         self.evaluator, self.evaluations = member.name == "evaluator", evaluations(events)
-        self.since, self.until = 0.0 if first else at.get(Starting.state, self.running), until
+        self.since, self.until = 0.0 if first else at.get(Starting.state, self.running), till
         self.faults = [(event.at, event.kind) for event in of_kind(events, FaultCame)]
         self.built = float(self.steps.end.iloc[0]) if len(self.steps) else float("nan")
         known = [self.running, self.built, self.ended, *self.parts.end[-1:], *self.evaluations.ended[-1:]]
-        self.last = float(np.nanmax(known))
-        self.silent = not np.isfinite(self.ended) and until - self.last > _SILENT
+        self.last = float(np.nanmax([*known, *(at for at, __ in self.faults)]))
+        self.silent = not np.isfinite(self.ended) and till - self.last > _SILENT
+        if how == "failed":
+            self.ended = float(np.fmin(self.ended, self.last))
 
 
 def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
@@ -112,10 +113,9 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     for lower in below:
         _enlarge(lower, workers, times, chosen)
     seen = {part for lane in every for part in lane.parts.part}
-    patches = [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in PARTS if part in seen]
     phases = [phase for phase in _PHASES if phase != "silence" or any(lane.silent for lane in every)]
-    patches += [Patch(label=_(_PHASES[phase][2]), **_style_of(top, phase)) for phase in phases]
-    legend_below(top, patches, ncols=4, fontsize=8.5)
+    shown = [*(part for part in PARTS if part in seen), *phases]
+    legend_below(top, [Patch(label=_(_NAMES[each]), **_style_of(top, each)) for each in shown], ncols=4, fontsize=8.5)
     for lane in every:
         _label_evaluations(top, lane)
     return top
@@ -123,13 +123,13 @@ def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
 
 def _attempts(folder: RunFolder) -> list[list[_Lane]]:
     """The lanes of each start of the cluster; one without restarts."""
-    ends = {attempt.number: attempt.ended for attempt in folder.attempts}
+    until = {attempt.number: attempt.ended for attempt in folder.attempts}
     how: Any = {"begin": ("started", "min"), "end": ("ended", "max"), "loss": ("loss", "sum")}
     found = []
     for number, each in enumerate((*folder.earlier, folder), 1):
         steps = each.own_records.groupby(["worker", "step"]).agg(**how, examples=("examples", "sum"))
-        facts = steps.reset_index("step"), timing.step_spans(each), number == 1, ends.get(number, 0.0)
-        found.append([_Lane(member, *facts) for member in each.members])
+        facts = steps.reset_index("step"), timing.step_spans(each), number == 1, until.get(number, 0.0)
+        found.append([_Lane(*which, *facts) for which in zip(each.members, ends(each), strict=True)])
     return found
 
 
@@ -151,33 +151,38 @@ def _draw(ax: Axes, lane: _Lane, span: tuple[float, float] | None = None) -> Non
     for at, kind in lane.faults:
         if low <= at <= high:
             ax.plot(at, lane.worker - 0.36, marker="v", ms=8, color=ink(ax), mec=ax.get_facecolor(), zorder=5)
-            words = note(ax, kind, (at, lane.worker - 0.36), (6, 0), fontsize=_LABEL_POINTS)
-            words.set_path_effects([withStroke(linewidth=2.5, foreground=ax.get_facecolor())])  # over any block
-    if lane.failed and low <= lane.ended <= high:
+            note(ax, kind, (at, lane.worker - 0.36), (7, 0), ground=True, fontsize=_LABEL_POINTS)
+    if lane.how == "failed" and low <= lane.ended <= high:
         ax.plot(lane.ended, lane.worker, marker="X", ms=10, color=ink(ax), mec=ax.get_facecolor(), zorder=5)
         note(ax, _("failed"), (lane.ended, lane.worker), (8, 0))
 
 
 def _block(ax: Axes, lane: _Lane, phase: str, begin: float, end: float) -> None:
     if end > begin:
-        ax.broken_barh([(begin, end - begin)], (lane.worker - 0.36, 0.72), gid=phase, **_style_of(ax, phase))
+        words = _("{name}: {words}", name=_(_NAMES[phase]), words=_("{number} ms", number=three(1e3 * (end - begin))))
+        place: Any = [(begin, end - begin)], (lane.worker - 0.36, 0.72)
+        ax.broken_barh(*place, gid=phase, label=words, **_style_of(ax, phase))
 
 
 def _style_of(ax: Axes, phase: str) -> dict[str, Any]:
-    alpha, hatch, _meaning = _PHASES[phase]
+    if phase in PART_NAMES:
+        return {"color": PART_COLORS[phase], "lw": 0, "antialiased": False}  # or a light seam between two
+    alpha, hatch, __ = _PHASES[phase]
     return {"facecolor": (ink(ax), alpha), "edgecolor": (ink(ax), 0.6 if hatch else 0.0), "hatch": hatch, "lw": 0}
 
 
 def _stacked(ax: Axes, lane: _Lane, span: tuple[float, float] | None) -> None:
     """Draw the parts of a lane's steps: how a column's time is divided; of a span, each part by itself."""
     parts = lane.parts if span is None else lane.parts[(lane.parts.end > span[0]) & (lane.parts.begin < span[1])]
-    if parts.empty:
+    if span is not None or parts.empty:
+        for its in parts.itertuples():
+            _block(ax, lane, its.part, its.begin, its.end)
         return
     each = parts.groupby("step").agg(begin=("begin", "min"), end=("end", "max"))
     paused = each[each.end < each.begin.shift(-1)]  # between epochs
     after = each[each.begin > each.end.shift()]
     columns_of_steps = [each.begin[:: -(-len(each) // _COLUMNS)], each.end[-1:], paused.end, after.begin]
-    edges = np.unique(parts[["begin", "end"]] if span else np.concatenate(columns_of_steps))
+    edges = np.unique(np.concatenate(columns_of_steps))
     low = np.full(len(edges), lane.worker + 0.36)
     for part in reversed(PARTS):
         mine = parts[parts.part == part]
@@ -225,9 +230,6 @@ def _title(run: Recorded, lanes: list[_Lane], times: pandas.DataFrame, whole: fl
     why = next((attempt.failed for attempt in reversed(run.folder.attempts) if attempt.failed), None)
     if why:
         return textwrap.shorten(why[0].upper() + why[1:], _LONG, placeholder=" …")
-    failed = [lane for lane in lanes if lane.failed]
-    if failed:
-        return _("{who} failed after {seconds:.1f} s", who=failed[0].name.capitalize(), seconds=failed[0].ended)
     parts = pandas.concat([lane.parts for lane in lanes])
     seconds = (parts.end - parts.begin).groupby([parts.part == "waiting", parts.worker]).sum().unstack(0, 0.0)
     last, often = last_to_begin(times) or (0, 0.0)
@@ -286,7 +288,7 @@ def trace(run: Recorded, path: Path) -> Path:
         for at, kind in lane.faults:
             add(f"fault: {kind}", at)
         if np.isfinite(lane.ended):
-            add("failed" if lane.failed else "finished", lane.ended)
+            add(lane.how, lane.ended)
     path.write_text(json.dumps({"traceEvents": found}))
     return path
 
@@ -322,8 +324,7 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
             ax.broken_barh(bars, (row - _HIGH / 2, _HIGH), gid=kind, **_style(ax, kind))
         if failed := said.get(row + 1):  # what ended the attempt stands beneath its bar
             first, *more = wrapped(re.split("; |；", failed)[0], _WIDE)  # noqa: RUF001
-            ground = {"facecolor": ax.get_facecolor(), "lw": 0, "pad": 1.0}  # where a dashed line would cross the words
-            place: dict[str, Any] = {"va": "top", "fontsize": 8.5, "gid": "reason", "bbox": ground}
+            place: dict[str, Any] = {"va": "top", "fontsize": 8.5, "gid": "reason", "ground": True}
             note(ax, f"{first} …" if more else first, (0.5, row + _HIGH / 2), (3, -4), **place)
         if row and len(mine):
             at = int(mine.step.min()) - 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from dtk.language import N_, _, ngettext, three
 from dtk.scaling.job import ALGORITHMS, BIGGEST_CLUSTER, ETHERNET_100, LINKS, Cluster, Job, check_count
 from dtk.scaling.prediction import LIMITS, predict
 from dtk.view.canvas import axes, headline, ink, legend_below, note
-from dtk.view.controls import Lab
+from dtk.view.controls import Lab, choice, number
 from dtk.view.palette import PART_COLORS, stroke
 
 # ResNet-50 on ImageNet with P100 GPUs: TensorFlow's benchmarks of May 2017 for the seconds, 25.6 million float32 for
@@ -33,12 +33,9 @@ EXAMPLE = Job(
 )
 LIMIT_COLORS = {limit: stroke(PART_COLORS[limit]) for limit in LIMITS[:4]}
 _POINTS = 49
+_NAMES = "9em"  # width of the controls' names
 _LOST_BY = {"straggler": N_("waiting for stragglers")}
 _ALGORITHMS = {"ring": N_("ring"), "halving_doubling": N_("halving and doubling"), "tree": N_("tree")}
-_SETTING = N_(
-    "{batch}, {size} MB of gradients, {link}, {algorithm}, overlap {overlap:.0f} %, stragglers ±{spread:.0f} %."
-)
-_COLOUR = N_("Colour: where most of the lost throughput goes (compute: at most a tenth is lost).")
 
 
 def what_if(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int = 256, ax: Axes | None = None) -> Axes:
@@ -120,8 +117,7 @@ def _worth(ax: Axes, table: pandas.DataFrame, job: Job) -> None:
         at = table.workers[row] * critical / table.global_batch[row]
         ax.axvline(at, color=ink(ax), lw=1.2, ls=(0, (2, 2)))
         words = _("critical batch, {size}", size=three(critical))
-        ground = {"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 0.5}
-        note(ax, words, (at, 0), (-4, 4), ha="right", va="bottom", fontsize=8.5, bbox=ground)
+        note(ax, words, (at, 0), (-4, 4), ground=True, ha="right", va="bottom", fontsize=8.5)
     ax.set(ylim=(0, 106), yticks=range(0, 101, 50), ylabel=_("worth of an\nexample, %"))
 
 
@@ -129,8 +125,12 @@ def _words(row: Any, job: Job, cluster: Cluster) -> tuple[str, str]:
     """What is predicted for the number of workers that was asked for, and what limits it; and the setting."""
     batch, size = _("{batch} examples a replica", batch=f"{job.batch:g}"), three(sum(job.buckets) / 1e6)
     numbers = {"size": size, "overlap": 100 * job.overlap, "spread": 100 * job.spread}
-    setting = _(_SETTING, batch=batch, link=cluster.link, algorithm=_(_ALGORITHMS[cluster.algorithm]), **numbers)
-    caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), _(_COLOUR)]
+    words = N_(
+        "{batch}, {size} MB of gradients, {link}, {algorithm}, overlap {overlap:.0f} %, stragglers ±{spread:.0f} %."
+    )
+    setting = _(words, batch=batch, link=cluster.link, algorithm=_(_ALGORITHMS[cluster.algorithm]), **numbers)
+    colour = _("Colour: where most of the lost throughput goes (compute: at most a tenth is lost).")
+    caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), colour]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
     title = ngettext(
@@ -150,51 +150,34 @@ def _words(row: Any, job: Job, cluster: Cluster) -> tuple[str, str]:
 
 
 def what_if_lab(workers: int = 256) -> Lab | Axes:
-    """`dtk.plot.what_if` with sliders: workers, batch, gradient size, link, algorithm, overlap, stragglers.
+    """`dtk.plot.what_if` with controls: workers, batch, gradient size, link, algorithm, overlap, stragglers.
 
     Args:
-        workers: where the slider begins.
+        workers: the number that it begins with.
 
     Returns:
-        The lab; its `controls` are `workers`, `batch`, `megabytes`, `spread`, `link`, `algorithm` and `overlap`,
-        widgets with a `value`. Where widgets don't run (`dtk.environment.live_mode`), the figure.
+        The lab; its `controls` are `workers`, `batch`, `megabytes`, `spread` (%), `overlap` (%), `link` and
+        `algorithm`, widgets with a `value`. Where widgets don't run (`dtk.environment.live_mode`), the figure.
 
     Raises:
         ClusterConfigError: a number of workers that can't be predicted.
     """
     if live_mode() != "widgets":
         return what_if(workers=workers)
-    import ipywidgets
-
     check_count("workers", workers)
-    style, wide = {"description_width": "8.5em"}, ipywidgets.Layout(width="26em")
-
-    def slider(name: str, value: float, some: Sequence[float], form: str = ",g") -> Any:
-        options = [(f"{each:{form}}", each) for each in sorted({*some, value})]
-        given: dict[str, Any] = {"continuous_update": False, "style": style}
-        return ipywidgets.SelectionSlider(options=options, value=value, description=name, **given)
-
-    def menu(name: str, value: str, options: Sequence[tuple[str, str]]) -> Any:
-        return ipywidgets.Dropdown(options=options, value=value, description=name, style=style, layout=wide)
-
-    powers, sizes = [2**power for power in range(14)], [0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000]
-    links = [(str(link), name) for name, link in LINKS.items()]
-    kinds = [(_(_ALGORITHMS[name]), name) for name in ALGORITHMS]
     controls = {
-        "workers": slider(_("workers"), workers, [*powers, BIGGEST_CLUSTER]),
-        "batch": slider(_("per-replica batch"), EXAMPLE.batch, powers[:11]),
-        "megabytes": slider(_("gradients, MB"), sum(EXAMPLE.buckets) / 1e6, sizes),
-        "spread": slider(_("stragglers ±"), EXAMPLE.spread, [k / 100 for k in range(51)], ".0%"),
-        "link": menu(_("link"), ETHERNET_100.name, links),
-        "algorithm": menu(_("all-reduce"), "ring", kinds),
-        "overlap": slider(_("overlap"), EXAMPLE.overlap, [k / 20 for k in range(21)], ".0%"),
+        "workers": number(workers, 1, BIGGEST_CLUSTER, _("workers"), _NAMES),
+        "batch": number(int(EXAMPLE.batch), 1, 1024, _("per-replica batch"), _NAMES),
+        "megabytes": number(sum(EXAMPLE.buckets) / 1e6, 0.1, 3000, _("gradients, MB"), _NAMES),
+        "spread": number(round(100 * EXAMPLE.spread), 0, 50, _("stragglers ±, %"), _NAMES),
+        "overlap": number(round(100 * EXAMPLE.overlap), 0, 100, _("overlap, %"), _NAMES),
+        "link": choice([(str(link), name) for name, link in LINKS.items()], ETHERNET_100.name, _("link"), _NAMES),
+        "algorithm": choice([(_(_ALGORITHMS[name]), name) for name in ALGORITHMS], "ring", _("all-reduce"), _NAMES),
     }
-    every = list(controls.values())
-    halves = [ipywidgets.VBox(every[:4]), ipywidgets.VBox(every[4:])]
-    return Lab("what if", controls, _shown, [ipywidgets.HBox(halves, layout={"flex_flow": "row wrap"})])
+    return Lab("what if", controls, _shown)
 
 
-def _shown(workers: int, megabytes: float, link: str, algorithm: str, **given: Any) -> tuple[str, Axes]:
-    """The lab's figure, by the values of its controls, which says all that there is to say."""
-    job = replace(EXAMPLE, gradient_bytes=1e6 * megabytes, **given)
+def _shown(workers: int, megabytes: float, spread: int, overlap: int, link: str, algorithm: str, **given: Any) -> Any:
+    """The lab's words, none, as the figure says all, and the figure, by the values of its controls."""
+    job = replace(EXAMPLE, gradient_bytes=1e6 * megabytes, spread=spread / 100, overlap=overlap / 100, **given)
     return "", _draw(job, Cluster(LINKS[link], algorithm), workers, shown=False)

@@ -16,6 +16,7 @@ from dtk.records.events import Failed, Finished, Running, Starting, Training
 from dtk.watch.explain import SAME_ORDER
 
 STAGES = (Starting, Running, Training, Finished, Failed)  # the events that a worker's state in a word is taken from
+_LAST = (Finished.state, Failed.state)
 _EVALUATES = ("evaluate", "predict")
 
 _WHAT = (
@@ -220,6 +221,14 @@ def load(folder: RunFolder) -> Waiting | None:
         return None
     edges = [(int(one), int(other)) for one, other in saved["edges"]]
     return Waiting([State(**state) for state in saved["states"]], edges, saved["reason"], saved["sentence"])
+
+
+def ends(folder: RunFolder) -> list[str]:
+    """How each member ended: "finished", "failed", "consequence" as in `State`, or "" where nothing tells."""
+    found, members = load(folder), folder.members
+    said = {member.worker: event.state for member in members for event in member.events if event.state in _LAST}
+    said |= {state.member: state.what for state in (found.states if found else ()) if state.ended}
+    return [said.get(member.worker, "") for member in members]
 
 
 # What workers are, where they neither wait nor have ended.
