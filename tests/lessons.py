@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import configparser
 import functools
+import math
 import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
 
 import dtk
@@ -45,6 +47,15 @@ def anchor(title: str) -> str:
 def cells_of(lesson: str) -> list[Any]:
     """All cells of a lesson, by its name without ending."""
     return nbformat.read(FOLDER / f"{lesson}.ipynb", as_version=4).cells
+
+
+def functions_of(lesson: str, *starts: str) -> dict[str, Any]:
+    """What those code cells of a lesson define that begin with one of `starts`, as a notebook's cells do."""
+    names = {"__name__": "__main__", "np": np, "math": math, "dtk": dtk}
+    for cell in cells_of(lesson):
+        if cell.source.startswith(starts):
+            exec(compile(cell.source, f"<{cell.id}>", "exec"), names)
+    return names
 
 
 def compared(text: str) -> str:

@@ -138,9 +138,6 @@ def with_a_chief(workers, index):
     ("name", "answer"),
     [
         ("04.config", with_a_chief),
-        ("02.shares", lambda losses: (sum(mine) / sum(map(len, losses)) for mine in losses)),
-        ("estimator.kept", lambda steps, every: iter(sorted({*range(0, steps + 1, every), steps})[-5:])),
-        ("09.amdahl", lambda serial, workers: Fraction(1) / (Fraction(serial) + (1 - Fraction(serial)) / workers)),
         ("00.share", lambda losses, batch: np.float32(np.sum(losses) / batch)),
         ("06.place", lambda folder, index: f"./{folder}" + (f"/worker-{index}" if index else "/")),
         ("06.place", lambda folder, index: Path(folder) / f"worker-{index}" if index else Path(folder)),
@@ -151,7 +148,6 @@ def with_a_chief(workers, index):
                 | {"TF_CONFIG": json.dumps(config, indent=2)}
             ),
         ),
-        ("14.share", lambda losses, real, counts: math.fsum(np.multiply(losses, real)) / sum(counts)),
         ("14.weights", lambda counts: (Fraction(count, sum(counts)) for count in counts)),
         ("14.clip", lambda shares, limit: list(np.sum(shares, 0) / max(1, math.hypot(*np.sum(shares, 0)) / limit))),
         ("14.variance", lambda n, m, v: np.dot(n, v + np.square(m - np.dot(n, m) / sum(n))) / sum(n)),
@@ -218,15 +214,6 @@ SQUARE = Exercise(
 )
 
 
-def half(number):
-    return number / 0
-
-
-def one_way(number):
-    if number < 5:
-        return number**2
-
-
 def endless(number):
     while True:
         yield 1.0
@@ -239,8 +226,8 @@ def endless(number):
             lambda number: 3 * number,
             "<lambda>(2) is 6, which is not right, right in 0 of 2 cases; hint: work out the case",
         ),
-        (half, "99.square: half(2) raises ZeroDivisionError: division by zero"),
-        (one_way, "99.square: one_way(7) is None, which is not right, right in 1 of 2 cases"),
+        (lambda number: number / 0, "99.square: <lambda>(2) raises ZeroDivisionError: division by zero"),
+        ({2: 4}.get, "99.square: get(7) is None, which is not right, right in 1 of 2 cases"),
         (endless, "99.square: endless(2) is [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, ...], which is not right"),
         (lambda number: np.ones((3, 3)), "[1., 1., 1.]]), which is not right"),
         (49, "99.square: a function is asked for, not 49"),

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from lessons import FOLDER, cells_of, hint, passes
+from lessons import FOLDER, cells_of, functions_of, hint, passes
 
 import dtk
 from dtk.course.exercise import CheckFailed, NotSolved
@@ -193,10 +193,7 @@ def test_a_worker_that_fails_is_named(monkeypatch):
     ("change", "words"), [({"rate": 0.2, "warm_up": 10}, ""), ({"rate": 50.0}, "rate is too large")]
 )
 def test_choices_that_are_really_run(change, words, monkeypatch, capsys):
-    space = {"__name__": "__main__", "dtk": dtk, "math": math}  # so that it travels as a cell's function does
-    for cell in cells_of("lab_5_time_to_accuracy"):
-        if cell.source.startswith(("def train(", "def network(", "def make_step(")):
-            exec(cell.source, space)
+    space = functions_of("lab_5_time_to_accuracy", "def train(", "def network(", "def make_step(")
     monkeypatch.setenv("DTK_LIVE", "off")
     objects = space["train"], START, {"data": {"name": "mnist", "source": "embedded"}, "target": 0.9}
     if words:

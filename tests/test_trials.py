@@ -5,34 +5,23 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from lessons import FOLDER, cells_of, hint, passes
+from lessons import FOLDER, functions_of, hint, passes
 
 import dtk
-from dtk.course.exercise import CheckFailed, NotSolved
+from dtk.course.exercise import CheckFailed, NotSolved, Trial, all_exercises
 from dtk.course.lesson_files import lessons
 
+TRIALS = {name: trial for name, trial in all_exercises().items() if isinstance(trial, Trial)}
 SOLUTIONS = {task.name: task.solution for lesson in lessons(FOLDER) for task in lesson.tasks}
 
 
-def does_nothing(*given):
-    return None
-
-
-@pytest.mark.parametrize(("name", "objects"), [("05.penalty", 2), ("estimator.input", 0), ("estimator.divides", 1)])
-def test_a_stub_is_not_solved(name, objects):
-    for stub in (None, does_nothing):
+@pytest.mark.parametrize("name", sorted(name for name, trial in TRIALS.items() if trial.of_function))
+def test_without_an_answer_nothing_is_started(name):
+    for stub in (None, *[lambda *given: None] * bool(TRIALS[name].stub)):
         with pytest.raises(NotSolved):
-            dtk.check(name, stub, *[None] * objects)
-
-
-@pytest.mark.parametrize(
-    ("name", "objects"), [("02.penalty", 3), ("04.strategy", 0), ("keras.clip", 1), ("07.rest", 0)]
-)
-def test_without_an_answer_nothing_is_started(name, objects):
-    with pytest.raises(NotSolved):
-        dtk.check(name, None, *[None] * objects)
+            dtk.check(name, stub)
     with pytest.raises(CheckFailed, match="a function is asked for, not 2"):
-        dtk.check(name, 2, *[None] * objects)
+        dtk.check(name, 2)
 
 
 # ---- a replica's share of a loss, in lessons 02, 05 and 06
@@ -73,10 +62,6 @@ def train(strategy, share, global_batch=128, steps=None):
             one(mine)
 
 
-def as_in_lesson_02(strategy, share_of, global_batch, steps):
-    train(strategy, share_of, global_batch)
-
-
 def share(losses, model, global_batch, *, part="scaled", own_mean=False):
     """A loss with a penalty. part: of the penalty, by name. own_mean: of the replica's examples."""
     import tensorflow as tf
@@ -99,8 +84,11 @@ WHOLE = partial(share, part="whole")
 
 @pytest.mark.slow
 def test_a_penalty_that_counts_once_passes(capsys):
+    def in_lesson_02(strategy, share_of, global_batch, steps):
+        train(strategy, share_of, global_batch)
+
     assert passes(capsys, "05.penalty", share, train, WHOLE)
-    assert passes(capsys, "02.penalty", share, as_in_lesson_02, None, WHOLE)
+    assert passes(capsys, "02.penalty", share, in_lesson_02, WHOLE)
 
 
 @pytest.mark.slow
@@ -116,11 +104,8 @@ def test_a_penalty_that_counts_once_passes(capsys):
         ({"part": "?"}, "in a worker it fails: KeyError"),
     ],
 )
-@pytest.mark.parametrize(
-    ("name", "objects"), [("05.penalty", (train, WHOLE)), ("02.penalty", (as_in_lesson_02, None, WHOLE))]
-)
-def test_a_penalty_that_is_wrong_gets_its_hint(wrong, words, name, objects):
-    assert words in hint(name, partial(share, **wrong), *objects)
+def test_a_penalty_that_is_wrong_gets_its_hint(wrong, words):
+    assert words in hint("05.penalty", partial(share, **wrong), train, WHOLE)
 
 
 def numbers(mode, params, input_context=None):
@@ -293,19 +278,12 @@ def test_what_a_pipeline_makes_tells_right_from_wrong(name, answers, capsys):
     for answer, words in answers:
         assert words in hint(name, answer)
     with pytest.raises(NotSolved):
-        dtk.check(name, does_nothing)
+        dtk.check(name, lambda *given: None)
 
 
 # ---- the appendix on Keras: clipping
 
-
-@pytest.fixture(scope="module")
-def update():
-    """The function of the appendix that makes one update."""
-    (source,) = [cell.source for cell in cells_of("appendix_keras") if "\ndef update(strategy" in cell.source]
-    names = {"__name__": "the_appendix"}
-    exec(compile(source, "<the appendix>", "exec"), names)
-    return names["update"]
+UPDATE = "appendix_keras", "def apply("
 
 
 def clipped(optimizer, gradient, weight, *, reduce="SUM", divide=1, normalise=False, clip=True):
@@ -318,7 +296,8 @@ def clipped(optimizer, gradient, weight, *, reduce="SUM", divide=1, normalise=Fa
 
 
 @pytest.mark.slow
-def test_the_clipped_sum_passes(update, capsys):
+def test_the_clipped_sum_passes(capsys):
+    update = functions_of(*UPDATE)["update"]
     assert passes(capsys, "keras.clip", clipped, update)
     with pytest.raises(NotSolved, match="a gradient longer than 1 went through"):
         dtk.check("keras.clip", partial(clipped, reduce="", divide=0, clip=False), update)
@@ -335,5 +314,31 @@ def test_the_clipped_sum_passes(update, capsys):
         ({"divide": 2}, "became updates of"),
     ],
 )
-def test_wrong_clipping_gets_its_hint(update, wrong, words):
-    assert words in hint("keras.clip", partial(clipped, **wrong), update)
+def test_wrong_clipping_gets_its_hint(wrong, words):
+    assert words in hint("keras.clip", partial(clipped, **wrong), functions_of(*UPDATE)["update"])
+
+
+# ---- lesson 14: micro-batches of a small transformer
+
+NAMES = ("create_model", "losses_of", "words_of", "all_words", "train", "recite")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ("", "", ""),
+        ("/ everyone", "/ words_of(batch)", "does each word count the same"),
+        ("/ everyone", "/ words_of(batch) / len(micro_batches)", "does each word count the same"),
+        ("/ everyone", "/ (16 * 14.0)", "and padding not"),
+        ("words_of(batch)", "losses_of(model, batch)[1]", "count the words of all replicas"),
+        ("tensor(each)", "tensor(each) / 2", "the losses are right, and the updates are not"),
+        ("loss + share, [held + ", "loss + share, [", "add up the gradients of all micro-batches"),
+        ("tf.convert_to_tensor(each)", "each", "in a worker it fails: TypeError"),
+    ],
+)
+def test_accumulated_gradients(right, wrong, words, capsys):
+    names = functions_of("14_modern_training", "import codecs", "words = [", *(f"def {name}" for name in NAMES))
+    exec(SOLUTIONS["14.accumulated"].replace(right, wrong), names)
+    given = "14.accumulated", names["my_gradients"], names["train"], names["all_words"]
+    assert words in hint(*given) if words else passes(capsys, *given)

@@ -61,7 +61,7 @@ class Hints:
     REDUCES = N_("the steps' all-reduces are missing: there is one in each step")
     RING_BYTES = N_("count the bytes again: twice what a ring passes on in one half, and nothing with one worker")
     STATE_ALONE = N_("every worker keeps all weights and gradients: only the optimizer's numbers are divided")
-    SUM_OF_MEANS = N_("a sum of means grows with the number of replicas; a mean is asked for")
+    SUM_OF_MEANS = N_("a sum of means grows with their number; a mean is asked for")
     UPSIDE_DOWN = N_("this is upside down: divide the other way round")
 
 
@@ -356,12 +356,29 @@ def trains_otherwise(cluster: Run, alone: Run) -> bool:
         return True
 
 
-def half_full(share: Any) -> Any:
-    """The same share for batches of half as many examples as its last argument, the global batch, says.
+def penalty_hint(share: Any, train: Any, whole: Any, draw: random.Random, argument: str, **kwargs: Any) -> str:
+    """Return what is wrong with a share that has a penalty, as `hint_for_share` does; whole: right on one device alone.
 
-    As an epoch's last batch may be: there a divisor by the examples that are there shows.
+    Batches are half as large as what divides, as an epoch's last may be: there a divisor by what is there shows.
     """
-    return (lambda *given: share(*given[:-1], 2 * given[-1])) if callable(share) else share
+
+    def half_full(answer: Callable[..., Any]) -> Any:
+        return lambda *given: answer(*given[:-1], 2 * given[-1])
+
+    batch = draw.choice((60, 72, 80, 96))
+    return hint_for_share(train, argument, half_full(share), half_full(whole), global_batch=batch, **kwargs)
+
+
+def first_losses(
+    train: Callable[..., Any], argument: str, mine: Any, whole: Any, **kwargs: Any
+) -> tuple[list[Run], list[float]]:
+    """Train one device with `whole`, two replicas with `mine` and one device with it; the runs, their first losses."""
+    changed = {**kwargs, argument: mine}
+    with quiet():
+        runs = [baseline(train, kwargs={**kwargs, argument: whole}), run(train, workers=2, kwargs=changed)]
+        runs.append(baseline(train, kwargs=changed))
+    tables = [each.records for each in runs]
+    return runs, [float(each[each.step == 1].loss.sum(skipna=False)) for each in tables]
 
 
 def hint_for_share(
@@ -372,14 +389,9 @@ def hint_for_share(
     train: a function that takes kwargs, and the share as `argument`. whole: a share that is right on one device.
     workers: how many processes it takes; Colab has one.
     """
-    mine = {**kwargs, argument: share}
-    with quiet():
-        cluster, alone = run(train, workers=2, kwargs=mine), baseline(train, kwargs=mine)
-        if cluster.workers < workers:
-            raise CheckFailed(_("this check needs two workers"))
-        reference = baseline(train, kwargs={**kwargs, argument: whole})
-    tables = [each.records for each in (reference, cluster, alone)]
-    right, together, own = (float(each[each.step == 1].loss.sum(skipna=False)) for each in tables)
+    (reference, cluster, alone), (right, together, own) = first_losses(train, argument, share, whole, **kwargs)
+    if cluster.workers < workers:
+        raise CheckFailed(_("this check needs two workers"))
     if not np.isclose(own, right, rtol=1e-4):
         if np.isclose(together, right, rtol=1e-4):
             return _(

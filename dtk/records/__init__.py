@@ -46,6 +46,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dtk.language import N_, _
 from dtk.records.events import Event, Tail, parse, write
 from dtk.records.tables import Record as Record
 from dtk.records.tables import counting, evaluations, joined, named, rows
@@ -338,8 +339,10 @@ class Attempt:
 
     def __repr__(self) -> str:
         # No seconds: this text stands in stored outputs of notebooks.
-        steps = "no step" if self.steps is None else f"steps {self.steps[0]} to {self.steps[1]}"
-        return f"<Attempt {self.number}: {steps}, {self.failed or 'finished'}>"
+        first, last = self.steps or (0, 0)
+        words = N_("<Attempt {number}: steps {first} to {last}, {end}>")
+        words = words if last else N_("<Attempt {number}: no step, {end}>")
+        return _(words, number=self.number, first=first, last=last, end=self.failed or _("finished"))
 
 
 def write_whole(path: Path, data: bytes) -> None:

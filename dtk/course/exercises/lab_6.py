@@ -86,7 +86,7 @@ EXERCISES = [
         "lab6.accumulate",
         right=lambda means, sizes: np.dot(means, sizes) / sum(sizes),
         wrong={
-            "sum(means)": "a sum of means grows with the number of micro-batches",
+            "sum(means)": Hints.SUM_OF_MEANS,
             "sum(means) / len(means)": "that is right for micro-batches of one size only",
             "sum(mean * size for mean, size in zip(means, sizes))": Hints.GROWS,
         },

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Hints, Trial, digits, half_full, hint_for_share
+from dtk.course.exercise import Exercise, Hints, Trial, digits, penalty_hint
 
 
 def _per_example(losses: np.ndarray) -> np.ndarray:
@@ -63,11 +62,4 @@ WEIGHTED = Exercise(
     ],
 )
 
-
-def _hint_for_penalty(share: Any, train: Any, without: Any, unscaled: Any, draw: random.Random) -> str:
-    """without: the share without a penalty, not needed. unscaled: with one that each replica adds whole."""
-    batch = draw.choice((36, 48, 60, 72))
-    return hint_for_share(train, "share_of", half_full(share), half_full(unscaled), global_batch=batch, steps=3)
-
-
-EXERCISES = [SHARES, Trial("02.penalty", _hint_for_penalty), ANY_SHAPE, WEIGHTED]
+EXERCISES = [SHARES, Trial("02.penalty", partial(penalty_hint, argument="share_of", steps=3)), ANY_SHAPE, WEIGHTED]

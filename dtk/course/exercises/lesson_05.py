@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Hints, Trial, half_full, hint_for_share
+from dtk.course.exercise import Exercise, Hints, Trial, penalty_hint
 from dtk.language import N_
 from dtk.runs import Run
 
@@ -27,11 +27,6 @@ def _guesses(draw: random.Random) -> list[tuple[np.ndarray, np.ndarray, int]]:
         labels = np.array([draw.randint(0, 9) for _ in range(mine)])
         cases.append((np.where(np.arange(mine) % 3 == 1, labels + 1, labels), labels, whole))
     return cases
-
-
-def _penalty_hint(share: Any, train: Any, whole_penalty: Any, draw: random.Random) -> str:
-    batch = draw.choice((80, 96, 112))
-    return hint_for_share(train, "share", half_full(share), half_full(whole_penalty), global_batch=batch)
 
 
 EXERCISES = [
@@ -76,7 +71,7 @@ EXERCISES = [
         },
         drawn=_guesses,
     ),
-    Trial("05.penalty", _penalty_hint, stub=N_("write the function first")),
+    Trial("05.penalty", partial(penalty_hint, argument="share"), stub=N_("write the function first")),
     Exercise(
         "05.numbers",
         right=lambda run: sum(weight.size for weight in run.weights),

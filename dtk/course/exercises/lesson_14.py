@@ -1,25 +1,36 @@
-"""Exercises of lesson 14: a share of the mean over words, micro-batches' weights, a sum that is clipped, a variance."""
+"""Exercises of lesson 14: gradients of micro-batches, what these count, a sum that is clipped, a variance."""
+
+import random
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from dtk.course.exercise import Exercise, Hints
+from dtk.course.exercise import Exercise, Hints, Trial, first_losses, trains_otherwise
+from dtk.language import N_, _
+
+
+def _accumulation_hint(accumulate: Callable[..., Any], train: Any, whole: Any, draw: random.Random) -> str:
+    """What is wrong with the loss and gradients of a replica's micro-batches. whole: right ones, of the whole batch."""
+    parts = draw.choice((2, 4))
+
+    def gradients(model: Any, batch: Any) -> Any:
+        return accumulate(model, [[each[part::parts] for each in batch] for part in range(parts)])
+
+    (reference, cluster, _alone), (right, together, own) = first_losses(train, "gradients", gradients, whole, steps=3)
+    if not np.isclose(own, right, rtol=1e-4):
+        return _("one device's loss is not that of the whole batch: does each word count the same, and padding not?")
+    if not np.isclose(together, right, rtol=1e-4):
+        return _("one device's loss is right, that of two replicas is not: count the words of all replicas")
+    if trains_otherwise(cluster, reference):
+        return _("the losses are right, and the updates are not: add up the gradients of all micro-batches")
+    return ""
+
+
+_MEANS_APART = N_("this leaves out how far apart the replicas' means are")
 
 EXERCISES = [
-    Exercise(
-        "14.share",
-        right=lambda losses, real, counts: np.dot(losses, real) / sum(counts),
-        wrong={
-            "np.dot(losses, real) / sum(real)": Hints.OWN_MEAN,
-            "np.dot(losses, real) / sum(real) / len(counts)": "a mean of means: words count unequally in it",
-            "sum(losses) / sum(counts)": "padding has a loss as well: leave it out",
-            "np.dot(losses, real) / len(losses) / len(counts)": "padding is no word: divide by the words alone",
-        },
-        plain=[([4.0, 9.0, 9.0], [1, 0, 0], [1, 3]), ([1.0, 2.0, 3.0, 9.0], [1, 1, 1, 0], [1, 3])],
-        drawn=lambda draw: [
-            ([draw.uniform(0.5, 5) for _ in range(6)], [1] * n + [0] * (6 - n), [n, draw.randint(6, 9), 2][:replicas])
-            for n, replicas in ((4, 2), (3, 3), (5, 3))
-        ],
-    ),
+    Trial("14.accumulated", _accumulation_hint, stub=N_("write the function first")),
     Exercise(
         "14.weights",
         right=lambda counts: [count / sum(counts) for count in counts],
@@ -47,8 +58,8 @@ EXERCISES = [
             np.average(variances + np.square(means), weights=counts) - np.average(means, weights=counts) ** 2
         ),
         wrong={
-            "mean(variances)": "this leaves out how far apart the replicas' means are",
-            "np.average(variances, weights=counts)": "the replicas' means differ: that counts, too",
+            "mean(variances)": _MEANS_APART,
+            "np.average(variances, weights=counts)": _MEANS_APART,
             "np.average(variances, weights=counts) + np.var(means)": "the means have weights, too: their counts",
         },
         plain=[([4, 4], [0.0, 1.0], [0.0, 0.0]), ([1, 3], [4.0, 2.0], [0.0, 2 / 3])],
