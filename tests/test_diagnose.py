@@ -210,7 +210,7 @@ def test_workers_that_drifted_apart(make):
     told(make(final=ends), mistake="set by hand")
     run, baseline = pair(make, final=ends)
     for side, rate in ((run, 0.2), (baseline, 0.1)):  # which grows with the replicas
-        said(side, Traced, optimizer="sgd", draws=None, clips=None, rate=rate)
+        said(side, Traced, optimizer="sgd", clips=None, rate=rate)
     told(run, baseline, mistake="set by hand")
     told(scoped(run, 1, None), baseline, mistake="not in scope")
 
@@ -227,7 +227,7 @@ def test_a_batch_for_each_worker_that_trains_alone(make):
     assert "made under the default strategy" in sentence
     assert "step 1: cluster 64 examples" in sentence
     run, baseline = pair(make, **facts)
-    told(said(run, Traced, optimizer="sgd", draws=None, clips=None, alone=True), baseline, mistake="not in scope")
+    told(said(run, Traced, optimizer="sgd", clips=None, alone=True), baseline, mistake="not in scope")
 
 
 # --- false alarms, the document, and what a new mistake needs

@@ -218,6 +218,7 @@ def test_each_step_of_a_right_program_agrees(name):
         ("two fits, dropout, shuffled", 12, 2),
         ("train_step, drawn by operation", 12, 1),
         ("loop drawn by operation", 12, 1),
+        ("loop drawn by a call of its own", 12, 1),
         ("loop drawn by generator", 12, 2),
         ("examples counted", 12, 1),
         ("accumulated by hand, without a fold", 12, 1),

@@ -144,25 +144,10 @@ def draw_nothing() -> None:
     _eager_draws = []
 
 
-def draws() -> list[str] | None:
-    """The operations that draw in the graph that is being made, with where they stand; None where it is not known.
-
-    A graph that only applies gradients has none: those that took them have, as where several calls add them up.
-    """
-    graphs = _graphs()
-    if graphs is not None and not any(graph in _gradients for graph in graphs):
-        graphs = [*graphs, *_gradients] if _gradients else None
-    return _eager_draws if graphs is None else [each for graph in graphs for each in drawn(graph)]
-
-
-def _graphs() -> list[Any] | None:
-    """The graph that is being made, and those around it; None in eager execution."""
-    if tf.executing_eagerly():
-        return None
-    found = [tf.compat.v1.get_default_graph()]
-    while (outer := getattr(found[-1], "outer_graph", None)) is not None:
-        found.append(outer)
-    return found
+def drawn_by(function: Any) -> list[str] | None:
+    """What the graphs of a `tf.function` that was called draw, with where; None for others, which run eagerly."""
+    made = getattr(function, "_list_all_concrete_functions", list[Any])()
+    return [each for concrete in made for each in drawn(concrete.graph)] if made else _eager_draws
 
 
 def drawn(graph: Any) -> list[str]:
@@ -175,7 +160,7 @@ def drawn(graph: Any) -> list[str]:
     every = [(each.name, each.type) for each in operations if "nitializer" not in each.name]
     if any(each.type in _CALLS for each in operations):
         functions = graph.as_graph_def().library.function
-        every += [(f"{each.signature.name}/{node.name}", node.op) for each in functions for node in each.node_def]
+        every += [(node.name, node.op) for each in functions for node in each.node_def]
     found = [f"{kind} at {_BEHIND.sub('', name)}" for name, kind in every if _DRAWS.search(kind)]
     return list(dict.fromkeys(found))[:_MOST]
 
@@ -323,8 +308,7 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
         counter = _known[optimizer]
         counter.variables |= {key_of(each): name_of(each) for each in variables}
         if first:
-            facts = {"draws": draws(), "clips": _clips(optimizer), "sparse": sparse, "rate": counter.rate()}
-            traced(counter, **facts, settings=_settings(optimizer))
+            traced(counter, clips=_clips(optimizer), sparse=sparse, rate=counter.rate(), settings=_settings(optimizer))
         if _replica(replicas) == 0:
             counter.add(inside=bool(_under_way))
 
@@ -389,11 +373,13 @@ def _clips(optimizer: Any) -> list[str] | None:
     clips first and reduces then; Keras 2 does it the other way round.
     """
     names, found = list[str](), None
-    for graph in _graphs() or []:
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    while graph is not None:
         names += [operation.name for operation in graph.get_operations()[_gradients.get(graph, 0) :]]
         if graph in _gradients:
             found = sorted({match[2] for match in map(_CLIP.search, names) if match})
             break
+        graph = getattr(graph, "outer_graph", None)
     if hasattr(optimizer, "stateless_apply"):  # which optimizers of Keras 3 alone have
         own = [f"{name}={getattr(optimizer, name)}" for name in _CLIPS if getattr(optimizer, name, None)]
         return [*(found or []), *own] if own else found

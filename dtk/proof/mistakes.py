@@ -154,7 +154,7 @@ MISTAKES = {
     ),
     "regularisation": Mistake(
         N_("the global loss differs by a multiple of the penalty, at every step, or the gradients by its gradient"),
-        N_("tf.nn.scale_regularization_loss(penalty) in each replica's share, or the optimizer's weight_decay"),
+        N_("write tf.nn.scale_regularization_loss(term), for a mean tf.nn.compute_average_loss, or use weight_decay"),
         N_("each replica adds a term whole"),
     ),
     "own mean": Mistake(

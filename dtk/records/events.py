@@ -143,19 +143,25 @@ class Outcome(Event, state="outcome"):
 class Traced(Event, state="traced"):
     """What the graph of an optimizer's first update has; None where there is no graph to ask.
 
-    optimizer: its name. draws: operations that draw at random. clips: clipping of a replica's own gradients before they
-    are added up. sparse: the variables whose gradient comes as rows, which Keras 3 lays side by side where several
-    replicas have the same one. rate: the learning rate, None where it could not be read. settings: all others. alone:
-    whether the function of a cluster trains without any strategy, so that each worker trains alone.
+    optimizer: its name. clips: clipping of a replica's own gradients before they are added up. sparse: the variables
+    whose gradient comes as rows, which Keras 3 lays side by side where several replicas have the same one. rate: the
+    learning rate, None where it could not be read. settings: all others. alone: whether the function of a cluster
+    trains without any strategy, so that each worker trains alone.
     """
 
     optimizer: str
-    draws: list[str] | None
     clips: list[str] | None
     sparse: list[str] | None = None
     rate: float | None = None
     settings: dict[str, Any] | None = None
     alone: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called(Event, state="called"):
+    """A function, a step or another one, was called first. draws: operations of its graph; None without a graph."""
+
+    draws: list[str] | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtk.language import _
-from dtk.records.events import RING, Augments, Kind, Loop, Scope, Traced, of_kind
+from dtk.records.events import RING, Augments, Called, Kind, Loop, Scope, Traced, of_kind
 from dtk.records.tables import RunLike
 
 # float64 sums of cosines of the same float32 examples: seen to agree to 1e-9. One other example moves a sum by 0.5
@@ -52,11 +52,12 @@ class Operations(NamedTuple):
 
 def operations(*runs: RunLike) -> Operations:
     """What any of the runs has; [] for draws and clips only where each run is known to have none."""
-    silent = Traced(0.0, optimizer="", draws=None, clips=None)  # stands for a run that says nothing
-    traced = [event for run in runs for event in events(run, Traced) or [silent]]
+    # Of a run that says nothing, nothing is known. What one function has drawn may be given to the next.
+    traced = [event for run in runs for event in events(run, Traced) or [Traced(0.0, optimizer="", clips=None)]]
+    called = [event for run in runs for event in events(run, Called) or [Called(0.0, draws=None)]]
     data = [event for run in runs for event in events(run, Augments)]
     return Operations(
-        draws=_unique(event.draws for event in traced),
+        draws=_unique(event.draws for event in called),
         clips=_unique(event.clips for event in traced),
         sparse=_unique(event.sparse for event in traced) or [],
         augments=_unique(event.draws for event in data) or [],

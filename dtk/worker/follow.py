@@ -75,13 +75,12 @@ class Follower:
         """asked: {"dir": of the run, "workers": its number, "levels": by variable}."""
         self.place = place
         self.recorded = RecordedStates(RunFolder(Path(asked["dir"]), asked["workers"]))
-        self.watched = Watched()
-        self._left, self._followed = -1, 0
+        self.watched = Watched(place)
+        self._left, self._followed, self._repeated = -1, 0, 0
         # Before a call that may be a unit: the state, what was taken over before, and a line where something differs.
         self._open: tuple[Snapshot, State, dict[str, Any] | None] | None = None
         self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state
         self.levels = Levels({int(number): level for number, level in asked.get("levels", {}).items()})
-        self._repeated = 0
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
         self._beside: dict[int, tuple[Any, list[Any]]] = {}  # a function, and the data that it reads by itself
         self._used: list[Feed] = []  # by the call that is under way
@@ -169,6 +168,8 @@ class Follower:
                     last, there, line = later, left, further
                     self.watched.position = self.recorded.units[last].ended
                     break
+        if updates.precision() and self._skipped(line["changes"]):
+            line["wrong"] = []  # by rounding: one of the two has overflowed
         if line["wrong"]:
             self._measure(line, made, begun, matched, made_here)
         self._followed += 1 + last - first
@@ -311,6 +312,12 @@ class Follower:
             changes.append(Change(number, variable.dtype, start, one(variable, here_after), there, ended))
         return {**self._line(changes), "split": split}
 
+    def _skipped(self, changes: list[Change]) -> bool:
+        """Whether either this process or the cluster, not both, has left all weights as they were."""
+        weights = [each for each in changes if self.recorded.variables[each.number]["trainable"]]
+        here, there = (any(np.any(each[k] != each[k + 1]) for each in weights) for k in (2, 4))
+        return here != there
+
     def _weights(self, matched: dict[int, Variable], begun: State) -> dict[int, Any]:
         """What the weights held that the optimizers' variables belong to, by these variables' numbers."""
         return {
@@ -412,9 +419,8 @@ class Follower:
             except Damaged as damage:
                 why, facts = "damaged", {"damaged": damage.args[0]}
         whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
-        facts |= {"levels": self.levels.above()}
-        facts |= {"coarse": updates.precision(), "recorded": len(recorded.units), "whole": whole}
-        facts |= {"made": recorded.last[0] if recorded.last else 0}
+        facts |= {"levels": self.levels.above(), "coarse": updates.precision(), "whole": whole}
+        facts |= {"recorded": len(recorded.units), "made": recorded.last[0] if recorded.last else 0}
         self._write({"end": why, **facts})
         os.close(self._file)
         self._file = -1

@@ -19,7 +19,7 @@ from dtk.compat.per_replica import scope_of
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.records.events import Loop, Optimizer, Outcome, Traced, Training
+from dtk.records.events import Called, Loop, Optimizer, Outcome, Training
 from dtk.worker.progress import Known, Progress, check_strategy, evaluated, evaluating, progress, say_unrecorded
 
 
@@ -204,8 +204,7 @@ class _Recording(EstimatorRecorder):
     def begin(self) -> None:
         self._rows, self._variables = estimators.replica_rows(), states.of_graph()
         self._global_step = tf.compat.v1.train.get_global_step()
-        draws = updates.drawn(tf.compat.v1.get_default_graph())
-        self._place.journal.event(Traced(self._place.now(), optimizer=NAME, draws=draws, clips=None))
+        self._place.journal.event(Called(self._place.now(), draws=updates.drawn(tf.compat.v1.get_default_graph())))
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         state, step = progress(self._place), int(session.run(self._global_step))

@@ -31,6 +31,7 @@ from dtk.compat import states, updates
 from dtk.compat.feeds import rows
 from dtk.compat.states import Variable
 from dtk.environment import Here
+from dtk.records.events import Called
 from dtk.worker.progress import progress
 
 BUDGET = 1e9  # bytes on the disk for one run; DTK_STATES=0 records none, DTK_STATES=2e9 up to twice as much
@@ -84,10 +85,10 @@ class Watched:
 
     TRIES = 3
 
-    def __init__(self) -> None:
+    def __init__(self, place: Here) -> None:
+        self._place, self.position = place, (0, 0)
         self._seen: dict[int, tuple[Any, int]] = {}  # by id; kept, so that no other object gets the id
         self._training: set[int] = set()
-        self.position = (0, 0)
 
     def looks_at(self, subject: Any) -> bool:
         return self.trains(subject) or self._seen.get(id(_code_of(subject)), (None, 0))[1] < self.TRIES
@@ -104,6 +105,8 @@ class Watched:
             else any(not before.same(after, v) for v in after.values if v.role == "" and before.of(v))
         )
         code = _code_of(subject)
+        if id(code) not in self._seen:
+            self._place.journal.event(Called(self._place.now(), draws=updates.drawn_by(subject)))
         self._seen[id(code)] = (code, self._seen.get(id(code), (None, 0))[1] + 1)
         if changed:
             self._training.add(id(code))
@@ -121,7 +124,7 @@ class Recorder:
 
     def __init__(self, place: Here, budget: float, small: float):
         self.place, self.budget, self.small = place, budget, small
-        self.watched = Watched()
+        self.watched = Watched(place)
         self.units, self.stride, self.spent, self.stage = 0, 1, 0.0, budget / 2
         self.held: Snapshot | None = None  # what the unit before left, where that was recorded
         self.written: dict[Variable, int] = {}  # their numbers
@@ -280,8 +283,7 @@ class Ended(BaseException):
 def listen(place: Here) -> None:
     """From now on, where this is a worker of a cluster, or has several replicas; TensorFlow may be imported or not."""
     asked = os.environ.get("DTK_STATES", "")
-    budget = SENT if place.host else BUDGET
-    small = SMALL
+    budget, small = SENT if place.host else BUDGET, SMALL
     with contextlib.suppress(ValueError):
         if asked not in ("", "1"):
             budget = small = float(asked)

@@ -33,11 +33,8 @@ def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=Tr
         counted = tf.cast(y > 0, tf.float32)
         mine = tf.reduce_sum(counted)
         everyone = tf.distribute.get_replica_context().all_reduce("SUM", mine)
-        by = {
-            "mean of means": everyone * MICRO,
-            "mean of local means": mine * MICRO * n,
-            "micro twice": whole[0] * MICRO,
-        }
+        by = {"mean of means": everyone * MICRO, "mean of local means": mine * MICRO * n}
+        by["micro twice"] = whole[0] * MICRO
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(crossentropy(y, net(x, training=True)) * counted) / by.get(mistake, whole[0])
         gradients = tape.gradient(loss, net.trainable_variables)
@@ -126,6 +123,16 @@ def averaged(strategy, steps=300, way="between", optimizer="adam", every=1, reco
             after()
 
 
+def trained(net, update, x, y):
+    """A replica's step: its share of the mean, and its update."""
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        loss = tf.nn.compute_average_loss(crossentropy(y, net(x, training=True)), global_batch_size=BATCH)
+    update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
+    return loss
+
+
 def made_late(strategy, steps=300, optimizer="adam", **facts):
     """The network and the optimizer make their variables in the first step; a rate is set by hand after each tenth."""
     import keras
@@ -137,17 +144,9 @@ def made_late(strategy, steps=300, optimizer="adam", **facts):
         net = keras.Sequential([keras.layers.Dense(32, activation="relu"), *middle, keras.layers.Dense(10)])
         update = optimizer_of(optimizer)
 
-    def replica_step(inputs):
-        x, y = inputs
-        with tf.GradientTape() as tape:
-            each = crossentropy(y, net(x, training=True))
-            loss = tf.nn.compute_average_loss(each, global_batch_size=BATCH)
-        update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
-        return loss
-
     @tf.function
     def step(inputs):
-        return strategy.run(replica_step, (inputs,))
+        return strategy.run(lambda x, y: trained(net, update, x, y), inputs)
 
     for number, inputs in enumerate(strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), 1):
         dtk.record_step(step(inputs), batch=inputs, model=net)
@@ -158,7 +157,8 @@ def made_late(strategy, steps=300, optimizer="adam", **facts):
 def drawn(strategy, steps=300, by="generator", mistake=None, **facts):
     """Inputs are changed by noise that the step draws by a tf.random.Generator or by tf.random.normal ("operation").
 
-    By the operation, in layers that are built in the first step. mistake: worker 1 draws none.
+    By the operation, in layers that are built in the first step. "call": by it in a call of its own, before the step.
+    mistake: worker 1 draws none.
     """
     import keras
     import tensorflow as tf
@@ -171,17 +171,18 @@ def drawn(strategy, steps=300, by="generator", mistake=None, **facts):
             update.build(net.trainable_variables)
         generator = tf.random.Generator.from_seed(3)
 
-    def replica_step(inputs):
-        x, y = inputs
+    def noisy(x, y):
         if not (mistake and on_worker(1)):
             x += 0.1 * (generator.normal if by == "generator" else tf.random.normal)(tf.shape(x))
-        with tf.GradientTape() as tape:
-            loss = tf.nn.compute_average_loss(crossentropy(y, net(x, training=True)), global_batch_size=BATCH)
-        update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
-        return loss
+        return x, y
 
-    model = net if by == "generator" else None  # whatever is trained
-    looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), model)
+    def replica_step(inputs):
+        return trained(net, update, *(inputs if by == "call" else noisy(*inputs)))
+
+    dataset = strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps))
+    if by == "call":
+        dataset = map(tf.function(lambda inputs: strategy.run(noisy, inputs)), dataset)
+    looped(strategy, replica_step, dataset, net if by == "generator" else None, recorded=by != "call")
 
 
 def counted(strategy, steps=300, mistake=None):
@@ -194,12 +195,8 @@ def counted(strategy, steps=300, mistake=None):
         seen = tf.Variable(0.0, trainable=False, aggregation=fold)
 
     def replica_step(inputs):
-        x, y = inputs
-        seen.assign_add(tf.cast(tf.shape(y)[0], tf.float32))
-        with tf.GradientTape() as tape:
-            loss = tf.nn.compute_average_loss(crossentropy(y, net(x, training=True)), global_batch_size=BATCH)
-        update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
-        return loss
+        seen.assign_add(tf.cast(tf.shape(inputs[1])[0], tf.float32))
+        return trained(net, update, *inputs)
 
     looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), net)
 
@@ -215,6 +212,7 @@ add("variables made in step 1", made_late, behind=True)
 add("examples counted", counted)
 add("loop drawn by generator", drawn, REPLICAS)
 add("loop drawn by operation", drawn, REPLICAS, by="operation")
+add("loop drawn by a call of its own", drawn, REPLICAS, by="call")
 
 SHARED = {"shared": True}
 MEANS = "every micro-batch counts the same, whatever its examples that count; one device does that, too"
