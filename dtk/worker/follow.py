@@ -73,9 +73,8 @@ class Follower:
 
     def __init__(self, place: Here, asked: dict[str, Any]):
         """asked: {"dir": of the run, "workers": its number, "levels": by variable}."""
-        self.place = place
+        self.place, self.watched = place, Watched(place)
         self.recorded = RecordedStates(RunFolder(Path(asked["dir"]), asked["workers"]))
-        self.watched = Watched(place)
         self._left, self._followed, self._repeated = -1, 0, 0
         # Before a call that may be a unit: the state, what was taken over before, and a line where something differs.
         self._open: tuple[Snapshot, State, dict[str, Any] | None] | None = None
@@ -196,12 +195,12 @@ class Follower:
         expected = self.recorded.units[last].here
         mine = [each for each in made.after.values if each.role == ""]
         left = [each for each in mine if numbers.get(each.identity) not in expected]
-        left = [each for each in left if not made.before.same(made.after, each)]
+        left, there = [each for each in left if not made.before.same(made.after, each)], self.recorded.after(last)
         free = expected - {numbers.get(each.identity) for each in mine}
         changed = free & self.recorded.changed(first, last)
         others = [*sorted(changed), *sorted(free - changed)]
         for each in left:
-            alike = (n for n in others if end_alike(facts[n]["identity"], each.identity))
+            alike = (n for n in others if end_alike(facts[n]["identity"], each.identity, len(there.get(n, [()]))))
             if (number := next(alike, None)) is not None:
                 others.remove(number)
                 numbers[each.identity] = number
@@ -315,8 +314,7 @@ class Follower:
     def _skipped(self, changes: list[Change]) -> bool:
         """Whether either this process or the cluster, not both, has left all weights as they were."""
         weights = [each for each in changes if self.recorded.variables[each.number]["trainable"]]
-        here, there = (any(np.any(each[k] != each[k + 1]) for each in weights) for k in (2, 4))
-        return here != there
+        return len({any(np.any(each[k] != each[k + 1]) for each in weights) for k in (2, 4)}) > 1
 
     def _weights(self, matched: dict[int, Variable], begun: State) -> dict[int, Any]:
         """What the weights held that the optimizers' variables belong to, by these variables' numbers."""

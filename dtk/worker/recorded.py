@@ -200,10 +200,7 @@ class RecordedStates:
 
 def _dtype(name: str) -> Any:
     """NumPy's type for TensorFlow's name of it."""
-    try:
-        return np.dtype(name)
-    except TypeError:  # one that NumPy alone has not, as bfloat16
-        return tf.as_dtype(name).as_numpy_dtype
+    return np.dtype(name) if name in np.sctypeDict else tf.as_dtype(name).as_numpy_dtype  # bfloat16, for one
 
 
 def _unit(
@@ -290,14 +287,15 @@ class Folds:
     """What this process holds of a variable that each of the cluster's replicas has for itself: their sum, or mean.
 
     Its `aggregation` says which; where that says neither, as of gradients that are gathered step by step, it is what
-    this process has made of it that is nearer.
+    this process has made of it that is nearer. All of them, of states that belong to a batch's examples.
     """
 
     def __init__(self) -> None:
         self._sums: set[Any] = set()
 
     def learn(self, variable: Variable, values: list[Any], mine: list[Any]) -> None:
-        if variable.aggregation in ("none", "only_first_replica") and len(values) > len(mine) == 1:
+        told = variable.aggregation not in ("none", "only_first_replica") or values[0].shape != mine[0].shape
+        if not told and len(values) > len(mine) == 1:
             total, own = np.sum(values, axis=0, dtype=np.float64), mine[0].astype(np.float64)
             if np.linalg.norm(own - total) < np.linalg.norm(own - total / len(values)):
                 self._sums.add(variable.identity)
@@ -306,14 +304,17 @@ class Folds:
         """What the cluster's replicas held, for as many copies as this process has."""
         if len(values) < 2 or (variable.kept == "by replica" and len(variable.copies) == len(values)):
             return values
+        if values[0].shape != variable.shape:
+            return [np.concatenate(values)]
         summed = variable.aggregation == "sum" or variable.identity in self._sums
         wide = (np.sum if summed else np.mean)([value.astype(np.float64) for value in values], axis=0)
         return [wide.astype(values[0].dtype)] * len(variable.copies)
 
 
-def end_alike(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether names differ in their beginning only, of variables of one shape and type."""
+def end_alike(one: tuple[Any, ...], other: tuple[Any, ...], parts: int = 1) -> bool:
+    """Whether names differ in their beginning only, of variables of one type and shape, or so many parts of a shape."""
     (name, *facts), (its, *its_facts) = one[:3], other[:3]
+    facts = facts if facts == its_facts else [facts[0], (*(parts * size for size in facts[1][:1]), *facts[1][1:])]
     short, long = sorted((f"_{each.split('/')[-1]}" for each in (name, its)), key=len)
     return bool(facts == its_facts and long.endswith(short))
 

@@ -19,14 +19,11 @@ def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=Tr
     """
     import tensorflow as tf
 
-    n = strategy.num_replicas_in_sync
+    n, fold = strategy.num_replicas_in_sync, getattr(tf.VariableAggregation, fold)
     with strategy.scope():
         net, update = built(strategy, optimizer, network, **facts)
-        local = {
-            "synchronization": tf.VariableSynchronization.ON_READ,
-            "aggregation": getattr(tf.VariableAggregation, fold),
-        }
-        gathered = [tf.Variable(tf.zeros(w.shape), trainable=False, **local) for w in net.trainable_variables]
+        local = {"trainable": False, "synchronization": tf.VariableSynchronization.ON_READ, "aggregation": fold}
+        gathered = [tf.Variable(tf.zeros(w.shape), **local) for w in net.trainable_variables]
 
     def replica_step(inputs, apply):
         x, y, whole = inputs
@@ -157,8 +154,7 @@ def made_late(strategy, steps=300, optimizer="adam", **facts):
 def drawn(strategy, steps=300, by="generator", mistake=None, **facts):
     """Inputs are changed by noise that the step draws by a tf.random.Generator or by tf.random.normal ("operation").
 
-    By the operation, in layers that are built in the first step. "call": by it in a call of its own, before the step.
-    mistake: worker 1 draws none.
+    By that, in layers that are built in the first step. "call": in a call before it. mistake: worker 1 draws none.
     """
     import keras
     import tensorflow as tf
@@ -180,8 +176,7 @@ def drawn(strategy, steps=300, by="generator", mistake=None, **facts):
         return trained(net, update, *(inputs if by == "call" else noisy(*inputs)))
 
     dataset = strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps))
-    if by == "call":
-        dataset = map(tf.function(lambda inputs: strategy.run(noisy, inputs)), dataset)
+    dataset = map(tf.function(lambda inputs: strategy.run(noisy, inputs)), dataset) if by == "call" else dataset
     looped(strategy, replica_step, dataset, net if by == "generator" else None, recorded=by != "call")
 
 
@@ -193,9 +188,12 @@ def counted(strategy, steps=300, mistake=None):
     with strategy.scope():
         net, update = built(strategy, "adam", network, "mlp")
         seen = tf.Variable(0.0, trainable=False, aggregation=fold)
+        n, own = strategy.num_replicas_in_sync, tf.VariableSynchronization.ON_READ
+        last = tf.Variable(tf.zeros(BATCH // n), trainable=False, synchronization=own)  # of a replica's examples
 
     def replica_step(inputs):
         seen.assign_add(tf.cast(tf.shape(inputs[1])[0], tf.float32))
+        last.assign(0.5 * last + tf.cast(inputs[1], tf.float32))
         return trained(net, update, *inputs)
 
     looped(strategy, replica_step, strategy.experimental_distribute_dataset(batches(arrays("mlp"), steps)), net)
