@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import os
+import pkgutil
 from pathlib import Path
 
 import lanes
@@ -18,7 +19,7 @@ from dtk.records import RunFolder
 
 CORRECTIONS = ["build from the spec", "metrics reduced without axis", "steps one by one, after their data"]
 OTHERS = ["optimizer variables outside of the graph", "one decision about a loss scale"]
-OTHERS += ["sums of an empty batch", "loss of an empty batch"]
+OTHERS += ["sums of an empty batch", "loss of an empty batch", "penalties of each replica"]
 ALL = [*CORRECTIONS, *OTHERS, keras3.REFUSALS]
 FAULTS = [  # a correction, steps_per_execution, where, and what fit says without it
     (CORRECTIONS[0], 1, {"workers": 2}, "Attempt to convert a value (PerReplica"),
@@ -34,18 +35,19 @@ def test_each_correction_has_a_test_without_it():
     assert list(dict.fromkeys(name for name, *_ in FAULTS)) == CORRECTIONS, where
 
 
+def undo(name):
+    """Takes a correction back."""
+    for place, attribute in keras3._CORRECTIONS[name][1]:
+        owner = pkgutil.resolve_name(f"keras.src.{place}")
+        setattr(owner, attribute, getattr(owner, attribute).__wrapped__)
+
+
 def uncorrected(strategy, name, steps_per_execution):
     """Trains with all corrections but one, and returns what went wrong."""
     import keras
     import numpy as np
-    from keras.src.backend.tensorflow import trainer
 
-    owner, attribute = {
-        CORRECTIONS[0]: (trainer.TensorFlowTrainer, "_maybe_symbolic_build"),
-        CORRECTIONS[1]: (trainer, "reduce_per_replica"),
-        CORRECTIONS[2]: (trainer.TensorFlowTrainer, "_make_function"),
-    }[name]
-    setattr(owner, attribute, getattr(owner, attribute).__wrapped__)
+    undo(name)
     with strategy.scope():
         model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse", metrics=["mae"], steps_per_execution=steps_per_execution)
@@ -105,11 +107,9 @@ def of_nothing(corrected):
     """What a loss and an LSTM make of a batch without examples, eagerly: the shape of the one, and of the other."""
     import keras
     import tensorflow as tf
-    from keras.src.backend.tensorflow import numpy
-    from keras.src.losses import loss
 
-    if not corrected:
-        numpy.add, loss.reduce_values = numpy.add.__wrapped__, loss.reduce_values.__wrapped__
+    for name in [] if corrected else OTHERS[2:4]:
+        undo(name)
     shape = keras.losses.MeanSquaredError()(tf.zeros((0, 3)), tf.zeros((0, 3))).shape.as_list()
     try:
         return shape, keras.layers.LSTM(4)(tf.zeros((0, 6, 3))).shape.as_list()
@@ -124,17 +124,17 @@ def test_without_the_corrections_an_empty_batch_has_no_loss():
     assert (shape, "Biases must be 1D" in said) == ([0], True)
 
 
-def shuffled(strategy, corrected):
-    """The mean loss up to each step of `fit`, of a dataset that is shuffled anew in each epoch."""
+def shuffled(name, strategy, corrected):
+    """The mean loss up to each step of `fit`: shuffled data, a penalty, and then a mean over all replicas."""
     import keras
     import numpy as np
     import tensorflow as tf
-    from keras.src.backend.tensorflow.trainer import TensorFlowTrainer as kind
 
     if not corrected:
-        kind._maybe_symbolic_build = kind._maybe_symbolic_build.__wrapped__
+        undo(name)
     with strategy.scope():
-        model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+        first = keras.layers.Dense(1, use_bias=False, activity_regularizer=keras.regularizers.L2(1.0))
+        model = keras.Sequential([keras.layers.Input((1,)), first, keras.layers.BatchNormalization(synchronized=True)])
         model.compile(keras.optimizers.SGD(1e-4), "mse")
     rows = np.arange(64, dtype="float32")[:, None]
     data = tf.data.Dataset.from_tensor_slices((rows, rows)).shuffle(64, seed=1).batch(8)
@@ -145,8 +145,9 @@ def shuffled(strategy, corrected):
 
 
 @pytest.mark.slow
-def test_without_the_correction_a_strategy_shuffles_one_epoch_ahead():
-    one, kept, lost = by_replicas(shuffled)
+@pytest.mark.parametrize("name", [CORRECTIONS[0], OTHERS[-1]])
+def test_without_the_correction_fit_reads_or_adds_up_something_else(name):
+    one, kept, lost = by_replicas(functools.partial(shuffled, name))
     assert kept == pytest.approx(one, rel=1e-4)
     assert lost != pytest.approx(one, rel=1e-2)
 
@@ -156,10 +157,9 @@ def counted(strategy, corrected):
     import keras
     import numpy as np
     import tensorflow as tf
-    from keras.src.backend.tensorflow.trainer import TensorFlowTrainer as kind
 
     if not corrected:
-        kind._make_function = kind._make_function.__wrapped__
+        undo(CORRECTIONS[2])
     with strategy.scope():
         model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
         model.compile("adam", "mse")
@@ -359,8 +359,7 @@ def slow_end(enabled):
 
 @pytest.mark.slow
 def test_without_the_correction_some_iterators_take_long_to_go():
-    found = (dtk.run(slow_end, args=(True,), workers=1, stall_timeout=None).results[0] for _ in range(8))
-    assert any(found)
+    assert any(dtk.run(slow_end, args=(True,), workers=1, stall_timeout=None).results[0] for _ in range(8))
     assert dtk.run(slow_end, args=(False,), workers=1).results == [False]
 
 
@@ -369,9 +368,8 @@ def infinite_on_the_second_replica(strategy, corrected):
     import keras
     import numpy as np
 
-    kind = keras.optimizers.LossScaleOptimizer
     if not corrected:
-        kind.check_finite = kind.check_finite.__wrapped__
+        undo(OTHERS[1])
     keras.mixed_precision.set_global_policy("mixed_float16")
     labels = np.array([[1.0]] * 4 + [[1e6]] * 4, "float32")
     with strategy.scope():
@@ -379,8 +377,7 @@ def infinite_on_the_second_replica(strategy, corrected):
         model = keras.Sequential([keras.layers.Input((4,)), *layers])
         model.compile(keras.optimizers.SGD(1e-6), "mse")
     model.fit(np.ones((8, 4), "float32"), labels, batch_size=8, shuffle=False, verbose=0)
-    finite = all(np.isfinite(weight).all() for weight in model.get_weights())
-    return [bool(finite), float(model.optimizer.dynamic_scale.numpy())]
+    return [all(np.isfinite(w).all() for w in model.get_weights()), float(model.optimizer.dynamic_scale.numpy())]
 
 
 LEFT_OUT = [True, 2.0**14]  # the step is left out, and the scale is half of what it was

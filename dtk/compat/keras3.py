@@ -26,6 +26,7 @@ from dtk.errors import ClusterConfigError, library_of
 _applied: list[str] = []
 REFUSALS = "refusals"  # their name among the corrections
 _TRAINER = "backend.tensorflow.trainer"
+_LISTED = [("layers.layer:Layer", method) for method in ("add_loss", "_clear_losses", "_get_own_losses")]
 
 _Place = tuple[str, str]  # as `replaces` takes it, below `keras.src`
 # By name, in the order in which they are applied: whether a source has the fault, the places, what is put there.
@@ -252,6 +253,19 @@ def _reduce_empty_batches(
     """In eager mode the loss of an empty batch stays a vector, to which no penalty can be added: here it is 0."""
     empty = tuple(values.shape) == (0,) and reduction not in (None, "none")
     return tf.reduce_sum(values) if empty else original(values, weights, reduction)
+
+
+@_corrects("penalties of each replica", lambda source: "self._losses.clear()" in source, *_LISTED)
+def _list_by_replica(original: Any, self: Any, *args: Any) -> Any:
+    """Replicas in one process share a layer's list of what its `add_loss` got, which a model's call clears first.
+
+    If one call waits for the others, as for a synchronised mean, their penalties count in place of its own.
+    """
+    replica = tf.distribute.get_replica_context()
+    if replica is not None and len(replica.strategy.extended.worker_devices) > 1:
+        number = replica._replica_id_in_sync_group  # the public one is an operation, and others' seeds count these
+        vars(self)["_losses"] = vars(self).setdefault("_losses_of", {}).setdefault(number, [])
+    return original(self, *args)
 
 
 # ---- what Keras 3 takes and then can't do under a strategy, refused in a sentence before it fails
