@@ -89,9 +89,10 @@ def test_errors_travel_with_their_fields(error):
 
 def test_a_diagnosis_is_its_parts():
     named = found("learning rate", "they differ", ["a number"], also=("clipping",))
-    assert named.sentence == f"they differ; {MISTAKES['learning rate'].remedy} (the same is seen with: clipping)"
-    assert (named.what, named.remedy, named.also) == ("they differ", MISTAKES["learning rate"].remedy, ("clipping",))
-    assert named.evidence == (f"symptom: {MISTAKES['learning rate'].symptom}", "a number")
+    rate, clips = MISTAKES["learning rate"], "each replica clips its own gradients (clipping)"
+    assert named.sentence == f"they differ; {rate.remedy} (the same is seen with: {clips})"
+    assert (named.what, named.remedy, named.also) == ("they differ", rate.remedy, ("clipping",))
+    assert named.evidence == (f"symptom: {rate.symptom}", "a number")
     suspects = either("they differ", ["order", "other data"])
     assert (suspects.sentence, suspects.also) == (suspects.what, ("order", "other data"))
     assert str(Diagnosis("none", "they agree")) == "they agree"

@@ -174,9 +174,7 @@ def _one_workers_loss(case: Case) -> Diagnosis | None:
     step, ours, theirs, steps = _step(case), case.many.ours, case.many.theirs, case.many.steps
     if case.failed.reason != "loss" or theirs is None or steps is None or step not in steps.followed:
         return None
-    if case.failed.loss is not None:
-        ours, theirs = ours.only(case.failed.loss), theirs.only(case.failed.loss)
-    mine, other = ours.shares[step - 1], theirs.shares[step - 1]
+    mine, other = (side.only(case.failed.loss).shares[step - 1] for side in (ours, theirs))
     apart = np.flatnonzero(np.abs(mine - other) > allowed(other, tolerance(steps, step)[-1:]))
     who = dict.fromkeys(_("worker {worker}", worker=replica // ours.run.replicas) for replica in apart)
     if not 0 < len(who) < ours.run.folder.workers:
@@ -232,7 +230,7 @@ def _term(case: Case) -> Diagnosis | None:
         return None
     what = N_("the loss is off by {excess:.3g}, and with {n} replicas in one process by {times:.3g} times that: {why}")
     said = _(what, excess=max(excess, key=abs), n=2 * n, times=times, why=_(MISTAKES[key].among))
-    return _of_program(case, key, said)
+    return _of_program(case, key, said, also=("local mean",) if key == "regularisation" else ())
 
 
 def _signs(case: Case) -> np.ndarray:
@@ -250,11 +248,10 @@ def _grown(case: Case) -> tuple[str, float] | None:
     its = None if coarse else followed(case.ours, case.source or case.ours.run, 2 * n).sides[1]
     if its is None:
         return None
-    its = its if case.failed.loss is None else its.only(case.failed.loss)
     steps = [step for step in _steps(case) if step < its.steps and case.examples[step] == its.examples[step].sum()]
     steps = [step for step in steps if not (uneven(case.ours.examples)[step] or uneven(its.examples)[step])]
     other, whole = case.other[steps], (2 * n - 1) / (n - 1)
-    excess = global_loss(its.shares, its.examples)[steps] - other
+    excess = global_loss(its.only(case.failed.loss).shares, its.examples)[steps] - other
     for key, times in (("regularisation", whole), ("divided twice", whole / 2)):
         apart = np.abs(excess - times * case.excess[steps])
         if steps and (apart <= SAME_RATIO * np.abs(excess) + NOISE * np.abs(other)).all():
@@ -316,8 +313,8 @@ def _own_gradients(case: Case) -> Diagnosis | None:
     if beside_a_penalty(of_gradients(case.one), 1.0):
         return whole_penalty(case)
     why = N_(
-        "the replicas' gradients are not those of their shares of the loss, such as clipped or normalised ones, or "
-        "without what other replicas contribute (a gather that passes no gradient)"
+        "the replicas' gradients are not those of their shares of the loss, such as clipped, normalised or noisy ones, "
+        "or without what other replicas contribute (a gather that passes no gradient)"
     )
     return _of_program(case, "replica gradient", _(why))
 
@@ -386,9 +383,9 @@ def _factor(parts: Sequence[Part]) -> float | None:
 
 def beside_a_penalty(parts: Sequence[Part], times: float) -> bool:
     """Whether the gradients are one device's, so many times, but for multiples of the weights, as L2 penalties have."""
-    left = [part.left(times) for part in parts]
-    return any(part.values > FEW for part in parts) and all(
-        size <= SAME_RATIO or along > 1 - PARALLEL for size, along in left
+    left = [(part.values, *part.left(times)) for part in parts]
+    return any(values > FEW and along > 1 - PARALLEL for values, _size, along in left) and all(
+        size <= SAME_RATIO or along > 1 - PARALLEL for _values, size, along in left
     )
 
 

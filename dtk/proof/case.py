@@ -18,7 +18,7 @@ from dtk.proof.proof import Steps, part_in_words
 from dtk.records import facts
 from dtk.records.events import Loop, of_kind
 from dtk.records.tables import RunLike
-from dtk.scaling.shares import global_loss, weighted_loss
+from dtk.scaling.shares import global_loss
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,8 @@ class Case:
 
     @property
     def shared_by_replicas(self) -> bool:
-        """Whether as many replicas in one process do what the run does, so that it is the program's doing.
-
-        For an update their losses don't count: they share what a layer keeps in Python, such as its `add_loss` list.
-        """
-        if self.many is None or self.many.failed is None:
-            return self.many is not None
-        updates_agree = self.many.steps is not None and self.many.steps.step is None
-        return updates_agree and (self.failed.reason, self.many.failed.reason) == ("update", "loss")
+        """Whether as many replicas in one process do what the run does, so that it is the program's doing."""
+        return self.many is not None and self.many.failed is None
 
     @cached_property
     def same_function(self) -> bool:
@@ -84,11 +78,6 @@ class Case:
     def mine(self) -> np.ndarray:
         """The run's global loss at each step."""
         return global_loss(self.ours.shares, self.ours.examples)[: self.steps]
-
-    @cached_property
-    def weighted(self) -> np.ndarray:
-        """The run's loss weighted by examples: what one device would have computed on even and uneven batches."""
-        return weighted_loss(self.ours.shares, self.ours.examples)[: self.steps]
 
     @cached_property
     def other(self) -> np.ndarray:
@@ -119,18 +108,13 @@ class Case:
         return self.theirs.prints.sum(axis=1)[: self.steps]
 
     @cached_property
-    def agreeing(self) -> np.ndarray | None:
-        """At which steps the run had the baseline's examples, `(steps,)`; None where no fingerprint tells."""
-        if self.theirs is None:
-            return None
-        counts, theirs = self.ours.examples[: self.steps], self.theirs.examples[: self.steps]
-        base = theirs.sum(axis=1, keepdims=True)
-        return facts.same_examples(self.prints, self.base_prints[:, None], counts, base)
-
-    @cached_property
     def same_data(self) -> bool | None:
         """Whether every step had the baseline's examples; None where no fingerprint tells."""
-        return None if self.agreeing is None else bool(self.agreeing.all())
+        if self.theirs is None:
+            return None
+        counts, base = self.ours.examples[: self.steps], self.theirs.examples[: self.steps].sum(axis=1, keepdims=True)
+        agree = facts.same_examples(self.prints, self.base_prints[:, None], counts, base)
+        return None if agree is None else bool(agree.all())
 
     @cached_property
     def label(self) -> tuple[int, ...]:
@@ -267,7 +251,7 @@ class Diagnosis:
         said = in_words(self.what, self.remedy)
         if not self.also or self.mistake == "unknown":  # where `what` lists them
             return said
-        return _("{sentence} (the same is seen with: {others})", sentence=said, others=_(", ").join(self.also))
+        return _("{sentence} (the same is seen with: {others})", sentence=said, others=_listed(self.also))
 
     def __repr__(self) -> str:
         return self.sentence
@@ -290,6 +274,10 @@ def because(what: str, mistake: str) -> str:
 
 def either(lead: str, suspects: Sequence[str], evidence: Sequence[str] = ()) -> Diagnosis:
     """Several mistakes that this pair of runs can't distinguish."""
-    listed = _(", or ").join(_("{what} ({why})", what=_(MISTAKES[key].among), why=key) for key in suspects)
     what = N_("{lead}: one of these: {suspects}")
-    return Diagnosis("unknown", _(what, lead=lead, suspects=listed), tuple(evidence), tuple(suspects))
+    return Diagnosis("unknown", _(what, lead=lead, suspects=_listed(suspects)), tuple(evidence), tuple(suspects))
+
+
+def _listed(keys: Sequence[str]) -> str:
+    known = {key: _(MISTAKES[key].among) for key in keys}
+    return _(", or ").join(_("{what} ({why})", what=what, why=key) if what else key for key, what in known.items())

@@ -108,9 +108,8 @@ def _explain(
     # Each of a follower's steps starts from the run's own state: a baseline's do at step 1 alone.
     alone = followed[1].theirs if 1 in followed else None
     case = Case(ours, theirs, failed, followed, baseline)
-    stepwise = case if alone is None else replace(case, theirs=alone)
-    if failed.loss is not None:  # one of several losses of a step: it alone tells by its ratio
-        stepwise = replace(stepwise, ours=ours.only(failed.loss), theirs=(alone or ours).only(failed.loss))
+    # Of several losses of a step the one that differs alone tells by its ratio.
+    stepwise = case if alone is None else replace(case, ours=ours.only(failed.loss), theirs=alone.only(failed.loss))
     # Losses may be 0, NaN or infinite: a quotient that is none fits no rule, and needs no warning.
     with np.errstate(all="ignore"):
         return _first_answer(case, stepwise)

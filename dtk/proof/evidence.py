@@ -82,9 +82,9 @@ class Evidence:
         """The same, as if the run had ended after so many steps."""
         return replace(self, shares=self.shares[:steps], examples=self.examples[:steps], epochs=self.epochs[:steps])
 
-    def only(self, name: str) -> Evidence:
-        """The same with one loss of several in the place of their sum."""
-        return replace(self, shares=self.named[name])
+    def only(self, name: str | None) -> Evidence:
+        """The same with one loss of several in the place of their sum; None: with the sum."""
+        return self if name is None else replace(self, shares=self.named[name])
 
     @cached_property
     def restarts(self) -> list[tuple[int, int]]:

@@ -76,11 +76,15 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     step = int(np.flatnonzero(apart)[0]) + 1
     seen = N_("at {apart} of {steps} steps, first at {step}, the {run} saw other examples than the baseline")
     what = _(seen, apart=apart.sum(), steps=case.steps, step=case.ours.at(step), run=case.ours.name)
-    workers = case.ours.run.folder.workers
+    workers, who = case.ours.run.folder.workers, _who(case, apart)
+    what = _("{what} ({why})", what=what, why=who) if who else what
     if case.operations.files and workers > 1:
         return found("file sharding", because(what, "file sharding"), case.operations.files[:1])
+    if case.ours.of_calls and who:  # it is not known which calls are an epoch
+        return case.found("other data", what, also=("worker order",))
     if case.ours.of_calls:
-        return _of_calls(case, what, apart)
+        suspects = ["python data"] * bool(case.operations.python) + ["worker order"] * (workers > 1)
+        return either(what, [*suspects, "order", "other data"], [*case.facts()])
     mine, other = _by_epoch(case, case.prints.sum(axis=1)), _by_epoch(case, case.base_prints)
     epoch, whole_epoch = (int((side.epochs == 1).sum()) for side in (case.ours, case.theirs))
     if workers > 1 and epoch and whole_epoch // epoch == workers:
@@ -92,35 +96,32 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     if resumed:
         began = N_("{what}: attempt {attempt} began there, and its checkpoint does not hold the place in the data")
         return found("other data", _(began, what=what, attempt=resumed[0]))
-    over = _("{what}, over an epoch as well", what=what)
     whole = len(other) > 1 and np.ptp(other) <= SAME_DATA  # the baseline's epochs all had the same examples
+    over = _("{what}, over an epoch as well", what=what)
+    # Of a run's own function verify has seen whether it reads the same when it is called again.
+    anew = [] if 1 in case.followed and case.same_function else ["not reproducible"]
     if whole and np.ptp(mine) <= SAME_DATA and workers > 1:
-        return either(over, ["worker order", "other data", "not reproducible"])
-    return _over_an_epoch(case, over, whole)
+        return either(over, ["worker order", "other data", *anew])
+    return _over_an_epoch(case, over, whole, anew)
 
 
-def _of_calls(case: Case, what: str, apart: np.ndarray) -> Diagnosis:
-    """It is not known which calls are an epoch, but whether one worker alone reads other than a replica elsewhere."""
-    others = (case.many or case.followed[1]).theirs
-    assert others is not None
-    each = (np.abs(case.prints - others.prints[: case.steps]) > SAME_DATA)[apart].any(axis=0)
-    its = np.flatnonzero(each) // case.ours.run.replicas
-    who = dict.fromkeys(_("worker {worker}", worker=worker) for worker in its)
-    if len(who) < case.ours.run.folder.workers:
-        said = _("{what} ({why})", what=what, why=_(" and ").join(who))
-        return case.found("other data", said, also=("worker order",))
-    suspects = ["python data"] * bool(case.operations.python) + ["worker order"] * (case.ours.run.folder.workers > 1)
-    return either(what, [*suspects, "order", "other data"], [*case.facts()])
+def _who(case: Case, apart: np.ndarray) -> str:
+    """The workers that read other examples than replicas in one process; "" for all, or where nothing tells."""
+    theirs = case.many.theirs if case.many is not None else None
+    others = case.prints[:0] if theirs is None else theirs.prints[: case.steps]
+    each = (np.abs(case.prints[: len(others)] - others) > SAME_DATA)[apart[: len(others)]].any(axis=0)
+    who = [_("worker {worker}", worker=worker) for worker in np.unique(np.flatnonzero(each) // case.ours.run.replicas)]
+    return _(" and ").join(who) if len(who) < case.ours.run.folder.workers else ""
 
 
-def _over_an_epoch(case: Case, over: str, whole: bool) -> Diagnosis:
+def _over_an_epoch(case: Case, over: str, whole: bool, anew: list[str]) -> Diagnosis:
     """What was read is not the same over an epoch either. whole: the baseline's epochs all had the same examples."""
     assert case.theirs is not None
     alone = case.ours.run.folder.workers < 2  # one process reads for all replicas
     if whole and alone:
         return found("other data", over)
     if whole:
-        return found("worker order", because(over, "worker order"))
+        return found("worker order", because(over, "worker order"), also=("other data",))
     # Where the baseline's epochs had the same examples, no map changes them. Stateless operations draw by a seed, which
     # may be the example's own number: they are no evidence.
     stateful = [one for one in case.operations.augments if not one.startswith("Stateless")]
@@ -131,7 +132,7 @@ def _over_an_epoch(case: Case, over: str, whole: bool) -> Diagnosis:
     order = [] if alone else ["worker order"]
     python = ["python data"] if case.operations.python else []
     steps = ["steps"] if case.ours.steps != case.theirs.steps else []
-    suspects = [*steps, *python, *order, "order", "other data", "augmentation", "not reproducible"]
+    suspects = [*steps, *python, *order, "order", "other data", "augmentation", *anew]
     return either(over, suspects, [*case.operations.python, *case.operations.augments][:3])
 
 

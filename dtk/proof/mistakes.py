@@ -79,7 +79,7 @@ MISTAKES = {
     "other data": Mistake(
         N_("fingerprints differ, over an epoch as well, with one input pipeline, or after a restart"),
         N_("read the same examples in both, and seed random changes to them"),
-        N_("they read other examples, or in another order"),
+        N_("they read other examples, in another order, or with other labels or weights"),
     ),
     "augmentation": Mistake(
         N_("fingerprints differ, over an epoch as well, and a map of the dataset draws at random"),
@@ -116,7 +116,7 @@ MISTAKES = {
             "divide by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B) instead of "
             "tf.reduce_mean(per_example)"
         ),
-        N_("the loss is divided by a replica's batch, not by the global one"),
+        N_("the loss, or a term of it, is divided by a replica's batch, not by the global one"),
     ),
     "divided twice": Mistake(
         N_("the global loss, or a term of it, is N times too small"),

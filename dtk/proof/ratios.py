@@ -16,6 +16,7 @@ from dtk.proof.case import Case, Diagnosis, alike
 from dtk.proof.evidence import RTOL, TOO_SMALL
 from dtk.proof.following import COARSE
 from dtk.proof.mistakes import MISTAKES
+from dtk.scaling.shares import weighted_loss
 
 EXACT = 1e-4  # of a ratio: a hundred times rounding
 
@@ -127,5 +128,5 @@ def _is(case: Case, step: int, value: float) -> bool:
     full = [each for each in followed if int(case.examples[each - 1]) == case.ours.global_batch]
     chosen = np.array(full or [step]) - 1
     allowed = max(EXACT, COARSE * case.one.coarse)
-    sides = (case.ratio, case.weighted / case.other)
+    sides = (case.ratio, weighted_loss(case.ours.shares, case.ours.examples)[: case.steps] / case.other)
     return any(bool((np.abs(ratios[chosen] / value - 1) <= allowed).all()) for ratios in sides)
