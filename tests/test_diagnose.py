@@ -11,7 +11,9 @@ from diagnosing import OTHER, later, other_losses, pair, prints, said, scoped, t
 from verifying import END, STEPS, edit_events, edit_records, replaced, restarted, short_batch
 
 import dtk
+from dtk.proof.bisection import beside_a_penalty
 from dtk.proof.mistakes import MISTAKES
+from dtk.proof.proof import Part
 from dtk.records.events import Finished, Traced
 
 ROOT = Path(__file__).parent.parent
@@ -210,6 +212,11 @@ def test_workers_that_drifted_apart(make):
         said(side, Traced, optimizer="sgd", clips=None, rate=rate)
     told(run, baseline, mistake="set by hand")
     told(scoped(run, 1, None), baseline, mistake="not in scope")
+
+
+def test_a_small_difference_is_a_penalty_only_along_the_weights():
+    along = [Part("w", 9, 1e-4, 2e-5, 1, 1 - 5e-9, (to, 0)) for to in (1e-4, 0)]
+    assert [beside_a_penalty([each], 1) for each in along] == [True, False]
 
 
 def test_a_batch_for_each_worker_that_trains_alone(make):

@@ -64,9 +64,7 @@ def test_bad_places(on, words, monkeypatch):
 def test_without_slurm_one_sentence(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    with pytest.raises(
-        dtk.ClusterConfigError, match="^on Slurm: there is no sbatch on this machine; run it on a login"
-    ):
+    with pytest.raises(dtk.ClusterConfigError, match="^on Slurm: there is no sbatch on this machine; run it on a"):
         dtk.run(print, workers=2, on=dtk.places.Slurm(storage=str(tmp_path)))
     few = dtk.places.Slurm(nodes=1, storage=str(tmp_path))
     with pytest.raises(dtk.ClusterConfigError, match="^2 processes on 1 machines; give as many machines"):

@@ -13,7 +13,6 @@ import pytest
 from training import batches
 
 import dtk
-from dtk.proof.bisection import beside_a_penalty
 from dtk.proof.evidence import aside, parted
 from dtk.proof.proof import Part, judged
 from dtk.records import RunFolder
@@ -469,9 +468,8 @@ def test_a_change_too_small_to_be_stored_says_nothing_of_the_step():
     assert rounding_dominates(found["ratio"], {0: 10}, 0.0)
 
 
-def test_what_is_left_beside_a_multiple_tells_by_its_direction_however_small_it_is():
+def test_nothing_is_told_by_a_multiple_of_what_stands_still():
     assert {Part("w", 9, 1.0, 2e-5, longer, 0.0).left(1.0) for longer in (0.0, np.inf)} == {(np.inf, 0.0)}
-    assert [beside_a_penalty([Part("w", 9, 1e-4, 2e-5, 1, 1 - 5e-9, (to, 0))], 1) for to in (1e-4, 0)] == [True, False]
 
 
 def test_noise_of_a_weight_is_noise_of_its_optimizers_variables():
