@@ -262,7 +262,7 @@ def _list_by_replica(original: Any, self: Any, *args: Any) -> Any:
     If one call waits for the others, as for a synchronised mean, their penalties count in place of its own.
     """
     replica = tf.distribute.get_replica_context()
-    if replica is not None and len(replica.strategy.extended.worker_devices) > 1:
+    if replica is not None and _is_mirrored(replica.strategy):
         number = replica._replica_id_in_sync_group  # the public one is an operation, and others' seeds count these
         vars(self)["_losses"] = vars(self).setdefault("_losses_of", {}).setdefault(number, [])
     return original(self, *args)
