@@ -92,9 +92,9 @@ def test_without_this_change_verify_says_why_in_one_sentence(change, without):
 
 
 def lesson():
-    """The diff that lesson 05 shows, and the second column of its table of sentences."""
+    """The last diff that lesson 05 shows, and the second column of the table of sentences below it."""
     cells = ["".join(cell["source"]) for cell in json.loads(LESSON.read_text(encoding="utf-8"))["cells"]]
-    (text,) = [cell for cell in cells if "```diff" in cell]
+    text = [cell for cell in cells if "```diff" in cell][-1]
     diff, rest = text.split("```diff\n")[1].split("```\n", 1)
     rows = [row.strip("| ").split(" | ") for row in rest.splitlines() if row.startswith("|")]
     return diff.splitlines(), [said for _, said in rows[2:]]

@@ -216,7 +216,7 @@ def _term(case: Case) -> Diagnosis | None:
     if not signs.any():
         return None
     # Not a term, but all of the loss; or of calls, gradients that are averaged by hand.
-    whole = any(abs(case.ratio[_steps(case)].mean() / value - 1) < STEADY for value in (n, 1 / n))
+    whole = any(np.abs(case.ratio[_steps(case)] / value - 1).mean() < STEADY for value in (n, 1 / n))
     # If the loss hardly changes, an excess that is a multiple of it looks constant, too.
     longer = [part.longer for part in of_gradients(case.one)] if case.one is not None else []
     constant = len(excess) >= ENOUGH and signs.min() > 0 and np.ptp(excess) <= STEADY * excess.mean()
