@@ -76,15 +76,14 @@ class Server:
 
 
 def command(app: str) -> list[str]:
-    """What `make lab` runs, with the programs of this environment; app: "lab", or what is to run instead of it."""
+    """What `make lab` runs, on the folder `notebooks`; app: "lab", or the module that is to run instead of it."""
     recipe = re.search(r"^lab:.*\n\t(.+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert recipe, "the Makefile has no target `lab`"
-    here = {"$(BIN)": str(Path(sys.executable).parent), "$(LAB_OPTIONS)": "", "jupyter lab": f"jupyter {app}"}
-    line = recipe[1]
-    for theirs, ours in here.items():
-        line = line.replace(theirs, ours)
+    here = str(Path(sys.executable).parent)
+    line = recipe[1].replace("$(BIN)", here).replace("$(LAB_OPTIONS)", "").replace("my_lessons", "notebooks")
     # JupyterLab refuses to run for the superuser of a container unless told to.
-    return [*line.split(), *OPTIONS, *(["--allow-root"] if os.geteuid() == 0 else [])]
+    words = line.split() if app == "lab" else [sys.executable, "-m", app, "--notebook-dir=notebooks"]
+    return [*words, *OPTIONS, *(["--allow-root"] if os.geteuid() == 0 else [])]
 
 
 @contextmanager
