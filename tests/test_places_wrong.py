@@ -23,10 +23,7 @@ def lent(*versions, **facts):
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (
-            {"Python": "3.9.1"},
-            "^worker 1 on n2: Python 3.9.1 there, .* here; a pickled function fits one minor version",
-        ),
+        ({"Python": "3.9.1"}, "^worker 1 on n2: Python 3.9.1 there, .* here; a pickled function fits one minor v"),
         ({"tensorflow": None}, "^worker 1 on n2: tensorflow is not installed there, for the Python that is started"),
         ({"dtk": None}, "^worker 1 on n2: dtk is not installed there"),
         ({"dtk": "0.0.1"}, "^worker 1 on n2: dtk 0.0.1 there, .* on .*; install the same"),

@@ -14,6 +14,7 @@ from waiting import wait_for
 import dtk
 from dtk.environment import scratch
 from dtk.launch import warm
+from dtk.records import events, facts
 
 pytestmark = pytest.mark.trains
 
@@ -23,13 +24,15 @@ def add_up(strategy):
 
     with strategy.scope():
         one = tf.Variable(1.0)
-    total = strategy.reduce("SUM", strategy.run(lambda: one * 1.0), axis=None)
+    total = strategy.reduce("SUM", strategy.run(tf.function(lambda by: one * by), (1.0,)), axis=None)
     return type(strategy).__name__, strategy.num_replicas_in_sync, total
 
 
 def test_a_parameter_named_strategy_is_filled():
     assert dtk.run(add_up, workers=2).results == [("CollectiveAllReduceStrategy", 2, 2.0)] * 2
-    assert dtk.run(add_up, workers=1, replicas=3).results == [("MirroredStrategy", 3, 3.0)]
+    run = dtk.run(add_up, workers=1, replicas=3)
+    assert run.results == [("MirroredStrategy", 3, 3.0)]
+    assert [each.draws for each in facts.events(run, events.Called)] == [[]], "strategy.run has called a copy of it"
     assert dtk.baseline(add_up).results == [("_DefaultDistributionStrategy", 1, 1.0)]
 
 

@@ -17,10 +17,11 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dtk.compat.libraries import changed, keras_major, replaces, tf
+from dtk.compat.libraries import Lazy, changed, keras_major, replaces, tf
 from dtk.compat.per_replica import key_of, name_of
 from dtk.compat.states import unit
 
+_replicas: Any = Lazy("tensorflow.python.distribute.mirrored_run")
 Taken = Callable[[str, Any], None]  # the target's name in the code that asked for the gradient, and its value
 _within = threading.local()
 _gradients: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # graph -> operations then
@@ -119,6 +120,11 @@ def precision() -> float:
     return max((_UNITS[name] for name in _half), default=0.0)
 
 
+def may_overflow() -> bool:
+    """Whether training steps compute in float16, whose largest number is 65,504."""
+    return "float16" in _half
+
+
 def stateful_draws() -> list[str]:
     """Kinds of operations in training steps that draw from a state which nothing can read or set."""
     return sorted(_stateful)
@@ -146,7 +152,10 @@ def draw_nothing() -> None:
 
 def drawn_by(function: Any) -> list[str] | None:
     """What the graphs of a `tf.function` that was called draw, with where; None for others, which run eagerly."""
-    made = getattr(function, "_list_all_concrete_functions", list[Any])()
+    # `strategy.run` calls a copy in its place.
+    copies = [its[function] for its in _replicas._cfer_fn_cache.values() if function in its]
+    each = [getattr(one, "_list_all_concrete_functions", list[Any])() for one in (function, *copies)]
+    made = [concrete for its in each for concrete in its]
     return [each for concrete in made for each in drawn(concrete.graph)] if made else _eager_draws
 
 

@@ -167,8 +167,8 @@ class Follower:
                     last, there, line = later, left, further
                     self.watched.position = self.recorded.units[last].ended
                     break
-        if updates.precision() and self._skipped(line["changes"]):
-            line["wrong"] = []  # by rounding: one of the two has overflowed
+        if updates.may_overflow() and self._skipped(line["changes"]):
+            line["wrong"] = []  # by rounding: a scaled loss, or a gradient, overflows in one of the two
         if line["wrong"]:
             self._measure(line, made, begun, matched, made_here)
         self._followed += 1 + last - first
