@@ -261,9 +261,10 @@ def test_a_cluster_function_without_a_strategy_is_told_at_its_first_step():
     assert len(dtk.baseline(alone).records) == COUNT // BATCH
 
 
-def test_it_is_told_too_where_nothing_is_recorded(capsys):
-    dtk.run(alone, workers=2, kwargs={"record": False})
+def test_it_is_told_too_where_nothing_is_recorded_and_is_no_cluster_that_passes(capsys):
+    run = dtk.run(alone, workers=2, kwargs={"record": False})
     assert "no strategy joins the workers, so each of the 2 trains alone" in capsys.readouterr().out
+    assert dtk.diagnose(run).mistake == "not in scope"
 
 
 @pytest.mark.parametrize("keras", [None, pytest.param(2, marks=pytest.mark.slow)])

@@ -156,6 +156,7 @@ _STEPS: tuple[Callable[[Case], Diagnosis | None], ...] = (
     bisection.look_at_shape,
 )
 _BY_STATES = (
+    bisection.look_at_scope,
     bisection.look_at_divisor,
     bisection.look_at_parting,
     bisection.look_at_between,

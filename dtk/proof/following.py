@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dtk.errors import DtkError, VerificationError
+from dtk.errors import ALONE, DtkError, VerificationError
 from dtk.language import N_, _, first_three
 from dtk.launch.launch import whom
 from dtk.proof.evidence import RECORDER, RTOL, Evidence, check_loss, check_named_losses, collect
@@ -109,6 +109,8 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
     found[1] = alone = followed(ours, source, 1)
     failed = alone.failed
     if failed is None:
+        if facts.outside(ours.run):  # and each worker does what one device does
+            raise VerificationError(_(ALONE, workers=ours.run.folder.workers), reason="replicas")
         yield _passed(ours, alone)
         return
     if ours.replicas == 1:
