@@ -154,8 +154,9 @@ def drawn_by(function: Any) -> list[str] | None:
     """What the graphs of a `tf.function` that was called draw, with where; None for others, which run eagerly."""
     # `strategy.run` calls a copy in its place.
     copies = [its[function] for its in _replicas._cfer_fn_cache.values() if function in its]
-    each = [getattr(one, "_list_all_concrete_functions", list[Any])() for one in (function, *copies)]
-    made = [concrete for its in each for concrete in its]
+    # Not by `_list_all_concrete_functions`, which traces a function that has a signature, outside of a replica.
+    known = [one._function_cache.values() for one in (function, *copies) if hasattr(one, "_function_cache")]
+    made = [concrete for its in known for concrete in its]
     return [each for concrete in made for each in drawn(concrete.graph)] if made else _eager_draws
 
 
