@@ -145,7 +145,8 @@ class Traced(Event, state="traced"):
 
     optimizer: its name. clips: clipping of a replica's own gradients before they are added up. sparse: the variables
     whose gradient comes as rows, which Keras 3 lays side by side where several replicas have the same one. rate: the
-    learning rate, None where it could not be read. settings: all others. alone: whether workers have no strategy.
+    learning rate, None where it could not be read. settings: all others. alone: whether the function of a cluster
+    trains without any strategy, so that each worker trains alone.
     """
 
     optimizer: str

@@ -353,15 +353,15 @@ def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None =
     high = 0.6 + sum(0.75 + 0.33 * lane for lane in lanes)
     places = canvas.axes(ax, tuple(lane + 1.4 for lane in lanes), (7.0, high))
     longest = max((float(table.period.iloc[0]) for table in tables if len(table)), default=0.0)
+    kinds = [(PART_COLORS[part], opacity, _(words)) for part, (opacity, words) in _IN_A_LANE.items()]
     for place, table, name in zip(places, tables, names, strict=False):
         if table.empty:
             canvas.only_text(place, NOTHING)
             continue
         for lane, row in enumerate(table.itertuples()):
             lengths = 1e3 * np.diff([0.0, row.begin, row.waited, row.end])
-            names = [_(words) for __, words in _IN_A_LANE.values()]
-            colors = [PART_COLORS[part] for part in _IN_A_LANE]
-            canvas.row_of_blocks(place, lane, list(zip(lengths, colors, names, strict=True)))
+            blocks = [(long, color, words) for long, (color, __, words) in zip(lengths, kinds, strict=True)]
+            canvas.row_of_blocks(place, lane, blocks)
             place.patches[-3].set_alpha(_IN_A_LANE["compute"][0])
         place.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(place), lw=1.2, ls=(0, (4, 2)))
         canvas.name_rows(place, [bytes_of(size) for size in table.bytes], 0.1)
@@ -372,7 +372,6 @@ def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None =
         canvas.headline(place, _("{name}: {words}", name=name, words=title) if named else title, caption)
     places[-1].set_xlabel(_("ms since the step before ended"))
     if longest:
-        kinds = [(PART_COLORS[part], opacity, _(words)) for part, (opacity, words) in _IN_A_LANE.items()]
         patches = [Patch(color=color, alpha=opacity, label=words) for color, opacity, words in kinds]
         canvas.legend_below(places[0], patches)
     return places[0]

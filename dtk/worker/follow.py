@@ -314,7 +314,8 @@ class Follower:
     def _skipped(self, changes: list[Change]) -> bool:
         """Whether either this process or the cluster, not both, has left all weights as they were."""
         weights = [each for each in changes if self.recorded.variables[each.number]["trainable"]]
-        return len({any(np.any(each[k] != each[k + 1]) for each in weights) for k in (2, 4)}) > 1
+        here, there = (any(np.any(each[k] != each[k + 1]) for each in weights) for k in (2, 4))
+        return here != there
 
     def _weights(self, matched: dict[int, Variable], begun: State) -> dict[int, Any]:
         """What the weights held that the optimizers' variables belong to, by these variables' numbers."""
