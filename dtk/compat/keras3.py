@@ -259,7 +259,7 @@ def _reduce_empty_batches(
 def _list_by_replica(original: Any, self: Any, *args: Any) -> Any:
     """Replicas in one process share a layer's list of what its `add_loss` got, which a model's call clears first.
 
-    If one call waits for the others, as for a synchronised mean, their penalties count in place of its own.
+    If one call waits for the others, as for a synchronized mean, their penalties count in place of its own.
     """
     replica = tf.distribute.get_replica_context()
     if replica is not None and _is_mirrored(replica.strategy):
