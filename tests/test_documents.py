@@ -93,10 +93,8 @@ def test_the_files_that_a_page_names_are_there(path):
     for room, rest in re.findall(rf"(?<![\w/.])({'|'.join(homes)})/([\w/.]+\.(?:py|txt))\b", text):
         assert (homes[room] / room / rest).exists() or f"{room}/{rest}" in MADE_UP[1:], f"{room}/{rest}"
     there = {path.name for room in ("dtk", "tests", "tools", "benchmarks") for path in (ROOT / room).rglob("*.py")}
-    assert set(re.findall(r"`(\w+\.py)`", text)) <= there | {
-        "train.py",
-        "nbgrader_config.py",
-    }  # the learner's own, and nbgrader's
+    others = {"train.py", "nbgrader_config.py"}  # the learner's own, and nbgrader's
+    assert set(re.findall(r"`(\w+\.py)`", text)) <= there | others
 
 
 @pytest.mark.parametrize("path", NOW, ids=lambda path: str(path.relative_to(ROOT)))

@@ -46,10 +46,9 @@ def test_a_link_to_what_is_not_there_stops_the_build():
 
 
 def test_each_page_of_documentation_and_each_lesson_is_a_page():
-    files = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*/*.md") if path.parent.name != "upstream"}
-    files |= {
-        path.relative_to(ROOT).as_posix() for path in ROOT.glob("notebooks/**/*") if path.suffix in (".md", ".ipynb")
-    }
+    paths = [path for path in ROOT.glob("docs/*/*.md") if path.parent.name != "upstream"]
+    paths += [path for path in ROOT.glob("notebooks/**/*") if path.suffix in (".md", ".ipynb")]
+    files = {path.relative_to(ROOT).as_posix() for path in paths}
     known = {file for tree in places.trees() for file in places.pages(tree)}
     assert files <= known
     for tree in places.trees():
@@ -76,9 +75,11 @@ def test_the_navigation_has_every_lesson_in_its_order(tmp_path):
     home = (tmp_path / "en" / "index.md").read_text(encoding="utf-8")
     folders = "guide/index\nreference/index\nexplanation/index\nevidence/index\n"
     assert f"Lessons <lessons/index>\n{folders}Teaching <teaching/index>" in home
-    guide = (tmp_path / "en" / "guide" / "index.md").read_text(encoding="utf-8")
-    named = re.search(r"```\{toctree\}\n:hidden:\n\n(.*?)\n```", guide, flags=re.DOTALL)
-    assert set(named[1].split()) == {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")}
+    assert "<lessons/index>\n使用指南 <guide/index>\n" in (tmp_path / "zh" / "index.md").read_text(encoding="utf-8")
+    english, chinese = ((tmp_path / tree / "guide" / "index.md").read_text(encoding="utf-8") for tree in ("en", "zh"))
+    named = re.search(r"```\{toctree\}\n:hidden:\n\n(.*?)\n```", english, flags=re.DOTALL)
+    translated = {f"{name}.zh" for name in re.findall(r"\]\((\w+)\.md\)", chinese)}
+    assert {*named[1].split(), *translated} == {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")}
     handed_out = tmp_path / "static" / "zh" / "lessons" / "02_loss_scaling.ipynb"
     assert handed_out.read_bytes() == (ROOT / CHINESE).read_bytes()
 
@@ -87,10 +88,8 @@ def test_what_the_site_is_built_with_is_pinned():
     requirements = pytest.importorskip("packaging.requirements", reason="packaging comes with pytest")
     lines = (ROOT / "constraints" / "docs.txt").read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
-    extra = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"][
-        "docs"
-    ]
-    for stated in map(requirements.Requirement, extra):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for stated in map(requirements.Requirement, project["optional-dependencies"]["docs"]):
         assert stated.specifier.contains(pins[stated.name]), stated
     assert {"pytest", "pytest-timeout", "playwright"} < set(pins)
     assert "tensorflow" not in pins

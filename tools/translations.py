@@ -27,10 +27,13 @@ from heads import IS_BADGE, badge, place_of
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 STAMP = "translates"  # in a text's metadata, under "dtk", and in the first line of a page
+# Of the guide, what lessons and READMEs send a learner to; the rest is for engineers and administrators.
+GUIDE = ("install", "colab", "use", "programs", "troubleshooting", "without_dtk")
 PAGES = {  # the English page: where a language has it
     "README.md": "README.{}.md",
     "docs/in_the_page.md": "docs/in_the_page.{}.md",
     "docs/teaching/README.md": "docs/teaching/README.{}.md",
+    **{f"docs/guide/{name}.md": f"docs/guide/{name}.{{}}.md" for name in GUIDE},
     "notebooks/README.md": "notebooks/{}/README.md",
     "notebooks/AI_GUIDE.md": "notebooks/{}/AI_GUIDE.md",
     "notebooks/glossary.md": "notebooks/{}/glossary.md",
@@ -89,6 +92,9 @@ def lacks(language: str) -> Iterator[str]:
         for cell, its in zip(english.cells, translated.cells, strict=False):
             if cell.cell_type == "markdown" and its.metadata.get("dtk", {}).get(STAMP) != stamp(cell.source):
                 yield f"{language}/{name}: cell {cell.id} is to be translated: {cell.source.splitlines()[0][:60]!r}"
+            for page, to in PAGES.items():
+                if f"](../../{page}" in its.source:
+                    yield f"{language}/{name}: cell {its.id} links to {page} instead of {to.format(language)}"
     for page, translated in PAGES.items():
         file = ROOT / translated.format(language)
         found = IS_STAMP.match(file.read_text(encoding="utf-8")) if file.exists() else None

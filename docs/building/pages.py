@@ -22,7 +22,14 @@ _ANCHOR = re.compile(r'^<a id="([^"]+)"></a>$', re.MULTILINE)
 _BLOCK = re.compile(r"^\*\*\[(\w+)\]\((\w+)/\)\*\*: (.*?)(?=^\*\*|\Z)", re.DOTALL | re.MULTILINE)  # of docs/README.md
 _SAID = {
     "en": {"lessons": "Lessons", "teaching": "Teaching", "labs": "Labs", "appendices": "Appendices", "more": "More"},
-    "zh": {"lessons": "课程", "teaching": "教学", "labs": "实验", "appendices": "附录", "more": "其他"},
+    "zh": {
+        "lessons": "课程",
+        "guide": "使用指南",
+        "teaching": "教学",
+        "labs": "实验",
+        "appendices": "附录",
+        "more": "其他",
+    },
 }
 
 
@@ -56,6 +63,20 @@ def _texts(language: str) -> Iterator[tuple[str, str]]:
                 yield from _sections(text)
                 text = f"---\norphan: true\n---\n\n{text}"
             yield page, _with_pictures(rewritten(_ANCHOR.sub(r"(\1)=", text), file), file)
+    if language != ENGLISH:
+        yield from _lists(language)
+
+
+def _lists(language: str) -> Iterator[tuple[str, str]]:
+    """The first page of each section of which a language has pages and no first one: their titles, as links."""
+    for section in SECTIONS:
+        files = {PurePosixPath(page): file for file, page in pages(language).items() if page.startswith(f"{section}/")}
+        if files and PurePosixPath(section) / "index" not in files:
+            lines = [f"# {_SAID[language][section]}", ""]
+            for page, file in files.items():
+                (heading, *_) = re.findall("^# (.+)$", (ROOT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)
+                lines.append(f"- [{heading}]({page.name}.md)")
+            yield f"{section}/index", "\n".join(lines) + "\n"
 
 
 def _with_pictures(text: str, file: str) -> str:
