@@ -70,21 +70,18 @@ def long(lines, head="def helper(x):"):
     return lesson(code("\n".join([head, *(f"    x = {k}" for k in range(lines - 1))])))
 
 
-def times(count, source, tags=()):
-    return [code(source, tags=tags, **REASON) for _ in range(count)]
-
-
 def widget(**more):
     named = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "Run(workers=2, steps=40)"}
     return code("x", new_output("display_data", data={**named, **more}))
 
 
+SOLVED = "<details>\n<!-- ### BEGIN SOLUTION -->\n`x`\n<!-- ### END SOLUTION -->\n</details>"
 IGNORE, REASON = ["nbval-ignore-output"], {"dtk": {"ignored_because": "it prints measured seconds"}}
 
 BROKEN = [
     ("counts", lambda: changed(lambda it: it.cells[-1].update(execution_count=12)), "12], not 1 to 8"),
     ("nothing_skipped", lambda: lesson(code("1 / 0", tags=["nbval-skip"])), "skipped by nbval-skip"),
-    ("few_ignored", lambda: lesson(*times(3, "seconds()", tags=IGNORE)), "3 of 11 code cells"),
+    ("few_ignored", lambda: lesson(*(code("s()", tags=IGNORE, **REASON) for _ in range(3))), "3 of 11 code cells"),
     ("ignored_for_a_reason", lambda: lesson(code("seconds()", tags=IGNORE)), "does not say why"),
     ("checks_compared", lambda: without("answer_2"), "1 cells tagged `check`"),
     ("something_passes", lambda: without("dtk.verify"), "nothing is proved"),
@@ -96,6 +93,8 @@ BROKEN = [
     ("setup_first", lambda: lesson(code("%pip install keras")), "only the set-up cell may"),
     ("short_cells", lambda: long(13), "has 13 lines; at most 12"),
     ("short_cells", lambda: long(31, "def train(strategy):"), "has 31 lines; at most 30"),
+    ("solutions_apart", lambda: lesson(new_markdown_cell(f"{SOLVED}\n\n## Next")), "in a cell of its own"),
+    ("solutions_apart", lambda: lesson(code("dtk.report()"), new_markdown_cell(SOLVED)), "after dtk.report()"),
     ("one_title", lambda: lesson(new_markdown_cell("# Another")), "2 headings"),
     ("pictures_in_words", lambda: lesson(code("x", picture("<Figure size 700x360 with 1 Axes>"))), "says nothing"),
     ("pictures_in_words", lambda: lesson(new_markdown_cell("![](ring.png)")), "no text alternative"),

@@ -27,6 +27,8 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 PATH = re.compile(r"""(?:^|[\s"'(=\[,])(/[\w.+@-]+/[\w.+@-]+|[A-Z]:\\+\w+)""", flags=re.MULTILINE)
 SAYS_NOTHING = re.compile(r"<Figure size [^>]*>|<[\w.]+ object[^>]*>|.{0,19}")
 NAMELESS_PICTURE = re.compile(r"!\[\s*\]\(|<img(?![^>]*\balt=[\"'][^\"'])[^>]*>")
+SOLUTION, REPORT = "### BEGIN SOLUTION", "dtk.report("
+FOLDED = re.compile(r"<details>(?:(?!<details>).)*</details>\s*", flags=re.DOTALL)
 FENCED = re.compile(r"```.*?```", flags=re.DOTALL)
 
 Notebook = Any  # nbformat's NotebookNode has no types
@@ -155,6 +157,15 @@ def _trains(source: str) -> bool:
     return False
 
 
+def solutions_apart(notebook: Notebook, name: str) -> Iterator[str]:
+    for cell in notebook.cells:
+        if cell.source.count(SOLUTION) > 1 or (SOLUTION in cell.source and not FOLDED.fullmatch(cell.source)):
+            yield f"cell {cell.get('id')} has a solution and something else; a solution is folded, in a cell of its own"
+    having = [SOLUTION in cell.source or "exercise" in cell.metadata.get("tags", ()) for cell in notebook.cells]
+    if any(REPORT in cell.source and any(having[k:]) for k, cell in enumerate(notebook.cells)):
+        yield "an exercise or a solution comes after dtk.report(); the report comes after the last one"
+
+
 def one_title(notebook: Notebook, name: str) -> Iterator[str]:
     texts = [FENCED.sub("", cell.source) for cell in notebook.cells if cell.cell_type == "markdown"]
     titles = [title for text in texts for title in re.findall(r"^# .*|<h1\b.*", text, flags=re.MULTILINE)]
@@ -196,6 +207,7 @@ RULES: tuple[Rule, ...] = (
     badge_is_its_own,
     setup_first,
     short_cells,
+    solutions_apart,
     one_title,
     pictures_in_words,
     widgets_have_a_still,
