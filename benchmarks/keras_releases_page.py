@@ -136,7 +136,7 @@ def errors(groups: Sequence[Group]) -> str:
 
 
 def draw(columns: Sequence[Any], results: Mapping[str, Any], path: Path) -> None:
-    """A square for each field: releases across, behaviours down, one half for each strategy."""
+    """A square for each field: releases across, behaviors down, one half for each strategy."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -144,7 +144,7 @@ def draw(columns: Sequence[Any], results: Mapping[str, Any], path: Path) -> None
     from matplotlib import pyplot
     from matplotlib.patches import Patch, Rectangle
 
-    colours = {RIGHT: "#0072B2", WRONG: "#D55E00", ALIKE: "#F3C9A8", RAISES: "#BBBBBB", HANGS: "#BBBBBB"}
+    colors = {RIGHT: "#0072B2", WRONG: "#D55E00", ALIKE: "#F3C9A8", RAISES: "#BBBBBB", HANGS: "#BBBBBB"}
     marks = {RIGHT: "✓", WRONG: "✗", ALIKE: "=", RAISES: "!", HANGS: "…", ABSENT: "", NOT_RUN: "?"}
     figure, axes = pyplot.subplots(1, 2, figsize=(17, 10.5), sharey=True, layout="constrained")
     for axis, (setting, title) in zip(axes, STRATEGIES.items(), strict=True):
@@ -152,7 +152,7 @@ def draw(columns: Sequence[Any], results: Mapping[str, Any], path: Path) -> None
             fields = fields_of(results.get(column.name), column.package)
             for y, name in enumerate(PROGRAMS):
                 kind = fields[name, setting].kind
-                axis.add_patch(Rectangle((x, y), 0.94, 0.94, color=colours.get(kind, "#FFFFFF")))
+                axis.add_patch(Rectangle((x, y), 0.94, 0.94, color=colors.get(kind, "#FFFFFF")))
                 ink = "white" if kind in (RIGHT, WRONG) else "black"
                 axis.text(x + 0.47, y + 0.47, marks[kind], ha="center", va="center", color=ink, fontsize=9)
         names = [Group([column], {}).name.replace(" with ", " + ") for column in columns]
@@ -171,7 +171,7 @@ def draw(columns: Sequence[Any], results: Mapping[str, Any], path: Path) -> None
         "= wrong on one device too": ALIKE,
         "! raises   … hangs": RAISES,
     }
-    handles = [Patch(color=colours[kind], label=words) for words, kind in legend.items()]
+    handles = [Patch(color=colors[kind], label=words) for words, kind in legend.items()]
     if any(column.name not in results for column in columns):
         handles.append(Patch(color="white", label="? not run"))
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
@@ -221,7 +221,7 @@ def text(columns: Sequence[Any], results: Mapping[str, Any], second: Mapping[str
     used = [key for key in CAUSES if any(key in WHY.get(name, ()) for name in PROGRAMS)]
     parts = [
         "# Which Keras computes distributed training correctly",
-        "![Each behaviour, under each strategy, in each release of Keras](../images/keras_releases.png)",
+        "![Each behavior, under each strategy, in each release of Keras](../images/keras_releases.png)",
         _INTRODUCTION,
         "## A loop of one's own",
         table(groups, loop=True),

@@ -26,7 +26,7 @@ from dtk.language import N_, _
 
 __all__ = ["digits", "load"]
 
-MNIST = Path(__file__).parent / "data" / "mnist.npz"  # its source and licence: data/README.md
+MNIST = Path(__file__).parent / "data" / "mnist.npz"  # its source and license: data/README.md
 # Where tensorflow-datasets 4.9 downloads from (`URL` of its builders in image_classification/mnist.py).
 URLS = {
     "fashion_mnist": "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",

@@ -1,7 +1,7 @@
 """Figures and labs: records in, matplotlib Axes out.
 
 Each function takes what `dtk.run` and `dtk.baseline` return, or the error of a run that failed, draws on `ax` or on
-a new figure, and returns the Axes. Colours of text and lines follow matplotlib's current style, light or dark.
+a new figure, and returns the Axes. Colors of text and lines follow matplotlib's current style, light or dark.
 `axes` and `headline` are for figures of your own that are to look like these.
 """
 

@@ -84,7 +84,7 @@ SKIPPED: dict[str, dict[tuple[str, str], str]] = {
         ("test_keras_callbacks.py", "test_all_callbacks_at_once_and_a_restart[2]"): _ONE,
         ("test_compat.py", "test_without_the_correction_the_first_replica_decides_about_the_loss_scale"): _TRAINER,
         ("test_compat.py", "test_without_the_correction_one_of_two_workers_waits_for_ever"): _TRAINER,
-        ("test_mistakes.py", "test_the_mistake_is_recognised[sum over batch size-loop]"): _REDUCTION,
+        ("test_mistakes.py", "test_the_mistake_is_recognized[sum over batch size-loop]"): _REDUCTION,
         ("test_readme.py", "test_the_mistake_is_named_in_the_sentence_under_it"): _SCALAR,
         ("test_replicas.py", "test_a_mistake_is_off_by_all_replicas_and_not_by_the_workers"): _SCALAR,
         ("test_restarts.py", "test_fit_goes_on_from_its_backup_to_the_same_weights[3]"): _ONE,

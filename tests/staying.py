@@ -88,7 +88,7 @@ def usable(cluster):
 
 
 def interrupt_after(seconds):
-    """A timer that interrupts this process as Ctrl+C does; to be cancelled."""
+    """A timer that interrupts this process as Ctrl+C does; to be canceled."""
     timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     return timer

@@ -237,7 +237,7 @@ def test_a_batch_for_each_worker_that_trains_alone(make):
 # --- false alarms, the document, and what a new mistake needs
 
 
-def test_each_mistake_is_said_and_each_recogniser_is_asked():
+def test_each_mistake_is_said_and_each_recognizer_is_asked():
     trees = {path.stem: ast.parse(path.read_text("utf-8")) for path in (ROOT / "dtk" / "proof").glob("*.py")}
     nodes = [node for name, tree in trees.items() for node in ast.walk(tree) if name != "mistakes"]
     words = {node.value for node in nodes if isinstance(node, ast.Constant)}
@@ -245,5 +245,5 @@ def test_each_mistake_is_said_and_each_recogniser_is_asked():
     defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef) and "look_at_" in node.name}
     assert len(defined) > 10
     unsaid, unasked = sorted({*MISTAKES} - words), sorted(defined - asked)
-    assert not unsaid, f"dtk/proof: no recogniser answers found(key, ...), of mistakes.py, with {', '.join(unsaid)}"
+    assert not unsaid, f"dtk/proof: no recognizer answers found(key, ...), of mistakes.py, with {', '.join(unsaid)}"
     assert not unasked, f"{', '.join(unasked)}: give it a place in _DATA or _STEPS of diagnose.py"

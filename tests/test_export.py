@@ -116,10 +116,10 @@ def test_what_each_kind_has(tmp_path):
         assert "3" in "".join((made / name).read_text() for name in files)
 
 
-def uses_a_neighbour():
-    import neighbour
+def uses_a_neighbor():
+    import neighbor
 
-    return neighbour.answer()
+    return neighbor.answer()
 
 
 def uses_a_namesake():
@@ -130,10 +130,10 @@ def uses_a_namesake():
 
 @pytest.mark.slow  # a program that imports TensorFlow anew
 def test_modules_beside_the_notebook_lie_beside_the_program(tmp_path, monkeypatch):
-    for name in ("neighbour", "train"):
+    for name in ("neighbor", "train"):
         (tmp_path / f"{name}.py").write_text("def answer():\n    return 42\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    made = dtk.export(uses_a_neighbour, "script", tmp_path / "out")
+    made = dtk.export(uses_a_neighbor, "script", tmp_path / "out")
     done = subprocess.run([sys.executable, made / "train.py"], cwd="/", capture_output=True, text=True, timeout=100)
     assert done.stdout == "42\n", done.stderr
     other = dtk.export(uses_a_namesake, "script", tmp_path / "other")

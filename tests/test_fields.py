@@ -1,4 +1,4 @@
-"""No behaviour by wording: a failure has fields, its sentence is made from them, and no code reads the sentence."""
+"""No behavior by wording: a failure has fields, its sentence is made from them, and no code reads the sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dtk.worker.ring import RingBroken
 DTK = Path(errors.__file__).parent
 CUTS = {"partition", "rpartition", "split", "splitlines", "startswith", "endswith", "removeprefix", "removesuffix"}
 CUTS |= {"search", "match", "fullmatch", "findall", "sub", "index", "find"}
-# Where another library's exceptions are recognised by their text, with its versions beside it.
+# Where another library's exceptions are recognized by their text, with its versions beside it.
 OTHERS = {"compat/causes.py", "compat/keras3.py", "datasets.py", "places/ray.py"}
 
 

@@ -37,7 +37,7 @@ def kinds():
         numbers = tf.constant([[number, number + 1] for row in rows for number in row])
         return tf.RaggedTensor.from_row_lengths(numbers, [len(row) for row in rows])
 
-    def labelled(rows):
+    def labeled(rows):
         return ragged(rows), tf.constant([float(len(row)) for row in rows])
 
     numbers = [[0, 1, 0, 2, 0], [3, 0, 0, 0, 0], [0, 0, 0, 0, 4], [0, 5, 6, 0, 7]]
@@ -58,7 +58,7 @@ def kinds():
         "ragged text": of_lists(ragged, [["a"], ["b", "c"], [], ["d"]], [["a"], ["c", "b"], [], ["d"]]),
         "ragged pairs": of_lists(ragged_pairs, pairs, [[1.0], [2.0, 4.0, 3.0], [5.0, 6.0], [7.0]]),
         "ragged in ragged": of_lists(ragged, nested, [[[1.0, 2.0], [3.0]], *nested[1:]]),
-        "ragged with labels": of_lists(labelled, uneven, longer),
+        "ragged with labels": of_lists(labeled, uneven, longer),
     }
 
 

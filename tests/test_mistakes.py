@@ -1,4 +1,4 @@
-"""Each mistake of the table, made for real by Keras fit and by a loop of one's own, and recognised."""
+"""Each mistake of the table, made for real by Keras fit and by a loop of one's own, and recognized."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def pair(facts):
 
 @pytest.mark.slow  # trained for real; test_diagnose*.py has them in made-up numbers
 @pytest.mark.parametrize(("key", "kind"), MADE)
-def test_the_mistake_is_recognised(key, kind, capsys):
+def test_the_mistake_is_recognized(key, kind, capsys):
     run, baseline = pair(FIXTURES[key][kind])
     capsys.readouterr()
     diagnosis = dtk.diagnose(run, baseline)

@@ -90,7 +90,7 @@ def test_stored_lessons_are_in_the_stored_form():
     paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
     for path in paths:
         notebook = nbformat.read(path, as_version=4)
-        fresh = nbformat.writes(tool.normalise(notebook)).rstrip("\n") + "\n"
+        fresh = nbformat.writes(tool.normalize(notebook)).rstrip("\n") + "\n"
         assert fresh == path.read_text(encoding="utf-8"), f"{path.name}: run `make notebooks`"
         assert tool.machine_paths(notebook) == []
         assert any(cell.get("outputs") for cell in notebook.cells), f"{path.name} was not run"

@@ -212,7 +212,7 @@ def test_an_agents_workers_are_never_in_a_network_of_their_own(monkeypatch, tmp_
     assert made == [False]
 
 
-# ---- machines to practise on: each is this one
+# ---- machines to practice on: each is this one
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_a_picture_for_someone_who_looks_is_light_or_dark_as_the_page_is(pair, m
     assert plots.timeline(pair[0]).figure._repr_html_().count('title="computing: ') == 2 * 6, "steps enlarged"
 
 
-def test_curves_on_new_axes_have_no_workers_colours():
+def test_curves_on_new_axes_have_no_workers_colors():
     (ax,) = plots.axes(None)
     colors = [ax.plot([0, 1], [0, k])[0].get_color().upper() for k in range(6)]
     assert len(set(colors)) == 6
@@ -296,7 +296,7 @@ def words(ax):
 
 
 def rays(ax):
-    """Colour and style of each ray, and its x from the batch (0) or from a replica (1) on."""
+    """Color and style of each ray, and its x from the batch (0) or from a replica (1) on."""
     return [(to_hex(line.get_color()).upper(), line.get_linestyle(), line.get_xdata()[0] > 0.5) for line in ax.lines]
 
 
@@ -333,7 +333,7 @@ def test_a_step_that_not_all_recorded_is_refused(tmp_path):
 
 
 def boxes(picture):
-    """Of each box: its heading, what it says of the cluster, the listing, the task, and the colour of the frame."""
+    """Of each box: its heading, what it says of the cluster, the listing, the task, and the color of the frame."""
     page = picture._repr_html_().replace("<br>", "<br/>")
     return [
         (*(box.find(tag).text for tag in ("b", "small", "pre", "code")), box.get("style"))

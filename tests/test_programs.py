@@ -295,9 +295,9 @@ def test_how_a_program_ends_is_how_the_command_ends(script, here):
     alone = "import json, os, sys\nif json.loads(os.environ['TF_CONFIG'])['task']['index']:\n    {}\n"
     code, _, error = here(script(alone.format("sys.exit(3)")))
     assert (code, "worker 1 called sys.exit(3) before it had finished" in error) == (3, True)
-    code, said, error = here(script(alone.format("raise ValueError('no such colour')")), "--workers", "3")
+    code, said, error = here(script(alone.format("raise ValueError('no such color')")), "--workers", "3")
     assert code == 1
-    assert "dtk: worker 1 raised ValueError: no such colour" in error
+    assert "dtk: worker 1 raised ValueError: no such color" in error
     assert "logs and records: " in said
     assert here(script("import sys\nsys.exit(0)"))[0] == 0
     assert here(script("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"))[0] == 128 + signal.SIGSEGV
@@ -313,7 +313,7 @@ def test_a_traceback_begins_in_the_program(script):
 
 
 @pytest.mark.trains
-def test_a_module_its_neighbours_and_its_arguments(script, tmp_path, monkeypatch):
+def test_a_module_its_neighbors_and_its_arguments(script, tmp_path, monkeypatch):
     (tmp_path / "package").mkdir()
     script("GREETING = 'hello'", "package/words.py")
     script(
@@ -322,8 +322,8 @@ def test_a_module_its_neighbours_and_its_arguments(script, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     run = dtk.run("package.train", workers=1, argv=["--epochs", "3"])
     assert "hello __main__ ['--epochs', '3']" in run.logs[0]
-    script("import neighbour, sys\nprint(neighbour.X, __name__, sys.argv)")
-    script("X = 7", "neighbour.py")
+    script("import neighbor, sys\nprint(neighbor.X, __name__, sys.argv)")
+    script("X = 7", "neighbor.py")
     run = dtk.run("train.py", workers=1)
     assert f"7 __main__ ['{tmp_path / 'train.py'}']" in run.logs[0]
 

@@ -1,4 +1,4 @@
-"""The ring of threads that exercises are tried on: what it computes, and functions that wait for ever."""
+"""The ring of threads that exercises are tried on: what it computes, and functions that wait forever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ring: plain processes that exchange chunks, and what goes wrong with a neighbour"""
+"""The ring: plain processes that exchange chunks, and what goes wrong with a neighbor"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rings import all_reduce, gradient
 import dtk
 from dtk.records.events import Ring, of_kind
 from dtk.view.ring import story
-from dtk.worker.ring import Neighbours, RingBroken, _Arrival, _parts_of
+from dtk.worker.ring import Neighbors, RingBroken, _Arrival, _parts_of
 
 
 def events_of(run, what):
@@ -61,12 +61,12 @@ def test_a_baseline_is_a_ring_of_one():
     assert sent == 0
 
 
-# ---- neighbours that are late, dead or elsewhere
+# ---- neighbors that are late, dead or elsewhere
 
 
 @pytest.mark.trains
 @pytest.mark.parametrize("late", [(1, 0), pytest.param((0, 1), marks=pytest.mark.slow)])
-def test_a_late_neighbour_is_named_in_time(late):
+def test_a_late_neighbor_is_named_in_time(late):
     words = f"worker {1 - late[0]} raised RingBroken: worker {late[0]} sent nothing for 3 s; every worker must call"
     with pytest.raises(dtk.WorkerFailed, match=words) as caught:
         dtk.run(all_reduce, workers=2, kwargs={"late": late, "timeout": 3.0}, timeout=25.0)
@@ -75,7 +75,7 @@ def test_a_late_neighbour_is_named_in_time(late):
 
 
 @pytest.mark.trains
-def test_a_killed_worker_is_named_and_not_its_neighbour():
+def test_a_killed_worker_is_named_and_not_its_neighbor():
     with pytest.raises(dtk.WorkerFailed, match="worker 1 was killed by SIGKILL") as caught:
         dtk.run(all_reduce, workers=3, kwargs={"dead": (1, 1)}, timeout=25.0)
     told = story(caught.value.folder)
@@ -151,11 +151,11 @@ def test_the_numbers_tell_what_was_done():
 
 
 def together(work, workers, folder, timeout=20.0):
-    """What work(neighbours, worker) returns or raises, by worker, each in a thread."""
+    """What work(neighbors, worker) returns or raises, by worker, each in a thread."""
     sockets, came = [folder / str(worker) for worker in range(workers)], {}
 
     def one(worker):
-        links = Neighbours(sockets, worker, timeout, lambda: (worker - 1) % workers)
+        links = Neighbors(sockets, worker, timeout, lambda: (worker - 1) % workers)
         try:
             came[worker] = work(links, worker)
         except Exception as error:

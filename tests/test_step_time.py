@@ -27,7 +27,7 @@ def with_reductions(path, workers=2, late=0.3):
 
 
 def parts_drawn(ax):
-    """By row and colour, the widths of the bars."""
+    """By row and color, the widths of the bars."""
     found = {}
     for bar in ax.patches:
         found[(round(bar.get_y() + bar.get_height() / 2), to_hex(bar.get_facecolor()).upper())] = bar.get_width()

@@ -102,10 +102,10 @@ def test_the_table_is_aligned_and_says_where_the_rest_is(run, capsys):
 def test_a_run_that_failed_is_shown_with_its_cause(run, capsys):
     edit_records(run, 1, lambda rows: rows[:5])
     Journal(run.folder.worker(1)).event(events.Failed(1.2))
-    run.folder.save_attempt(1, "worker 1 raised ValueError: no such colour", 0.0, 1.3)
+    run.folder.save_attempt(1, "worker 1 raised ValueError: no such color", 0.0, 1.3)
     cli.main(["show", str(run.dir)])
     said = capsys.readouterr().out
-    assert "cluster of 2 workers: worker 1 raised ValueError: no such colour" in said
+    assert "cluster of 2 workers: worker 1 raised ValueError: no such color" in said
     assert "loss 2.3 to 1.937," in said, "of the last step that both recorded"
 
 

@@ -250,7 +250,7 @@ def test_every_case_has_a_text_in_a_lane_and_every_text_a_case():
 
 
 @pytest.mark.parametrize(("stem", "line"), LINES)
-def test_what_a_start_prints_is_recognised(stem, line):
+def test_what_a_start_prints_is_recognized(stem, line):
     warned = "argument was produced by a Softmax activation" in line  # Keras's own advice, to be seen
     assert is_chatter(line) or warned or line in error_cases.NOT_CHATTER
 

@@ -286,12 +286,12 @@ def test_what_a_pipeline_makes_tells_right_from_wrong(name, answers, capsys):
 UPDATE = "appendix_keras", "def apply("
 
 
-def clipped(optimizer, gradient, weight, *, reduce="SUM", divide=1, normalise=False, clip=True):
+def clipped(optimizer, gradient, weight, *, reduce="SUM", divide=1, normalize=False, clip=True):
     """A gradient that is reduced, then clipped, then divided by the number of replicas to the power of `divide`."""
     import tensorflow as tf
 
     whole = tf.distribute.get_replica_context().all_reduce(reduce, gradient) if reduce else gradient
-    short = whole / tf.norm(whole) if normalise else tf.clip_by_norm(whole, 1.0) if clip else whole
+    short = whole / tf.norm(whole) if normalize else tf.clip_by_norm(whole, 1.0) if clip else whole
     optimizer.apply_gradients([(short / tf.cast(replicas(), tf.float32) ** divide, weight)])
 
 
@@ -309,7 +309,7 @@ def test_the_clipped_sum_passes(capsys):
     [
         ({"reduce": "", "divide": 0}, "each replica clips its own part"),
         ({"divide": 0}, "apply_gradients adds these up"),
-        ({"normalise": True}, "clipping is not normalising"),
+        ({"normalize": True}, "clipping is not normalizing"),
         ({"reduce": "MEAN", "divide": 0}, "their mean is smaller"),
         ({"divide": 2}, "became updates of"),
     ],

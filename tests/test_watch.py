@@ -1,4 +1,4 @@
-"""Real clusters whose workers wait for each other for ever: recognised, explained, in time."""
+"""Real clusters whose workers wait for each other forever: recognized, explained, in time."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def lab():
 # ---- the figure
 
 
-def test_the_line_is_the_prediction_and_its_colours_are_the_limits():
+def test_the_line_is_the_prediction_and_its_colors_are_the_limits():
     job, cluster = replace(EXAMPLE, critical_batch=None), Cluster(ETHERNET_10)
     top, table = what_if(job, cluster, workers=1000), predictions(job, cluster, 1000)
     ideal, *parts, mark = top.lines
@@ -36,7 +36,7 @@ def test_the_line_is_the_prediction_and_its_colours_are_the_limits():
     at, rate = (np.concatenate([getattr(part, f"get_{axis}data")() for part in parts]) for axis in "xy")
     again = predict(job, cluster, map(int, at))
     np.testing.assert_allclose(rate, again.throughput)
-    for part in parts:  # the last point is the first of the next colour
+    for part in parts:  # the last point is the first of the next color
         first = part.get_xdata()[: max(1, len(part.get_xdata()) - 1)]
         limits = set(predict(job, cluster, map(int, first)).slowed_by)
         assert {to_hex(part.get_color()).upper()} == {LIMIT_COLORS[limit] for limit in limits}

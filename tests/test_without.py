@@ -63,7 +63,7 @@ def test_by_fours_every_fourth_example_gets_the_same():
             assert (one[0] != one[1]).any(), kind
 
 
-def test_what_is_drawn_and_then_normalised_is_right_as_n_replicas():
+def test_what_is_drawn_and_then_normalized_is_right_as_n_replicas():
     def train(strategy):
         import keras
         import tensorflow as tf

@@ -33,7 +33,7 @@ from dtk.language import DOMAIN, LOCALE  # noqa: E402
 SENTENCES = {"_": 1, "N_": 1, "ngettext": 2}  # of a mark's arguments
 WRITES = ("headline", "draw", "set_xticks", "set_yticks", "set_xlabel")
 LABELS = ("label", "labels", "xlabel", "ylabel", "title")
-DRAWS, LABELLED = {"dtk.plot.headline", "draw"}, {"dtk.plot.throughput", "dtk.plot.overlap"}
+DRAWS, LABELED = {"dtk.plot.headline", "draw"}, {"dtk.plot.throughput", "dtk.plot.overlap"}
 SAID = ("words", "caption", "title")  # names of texts that a figure says
 HEADER = "# Sentences of dtk. Written by tools/catalogues.py; the translations are by hand."
 
@@ -99,7 +99,7 @@ def pictured(lesson: Path) -> Iterator[str]:
         named |= {ast.unparse(each.targets[0]): each.value for each in nodes if isinstance(each, ast.Assign)}
         calls = [each for each in nodes if isinstance(each, ast.Call)]
         called = {ast.unparse(each.func) for each in calls}
-        if not {*DRAWS, *LABELLED} & called:
+        if not {*DRAWS, *LABELED} & called:
             continue
         for call in calls:
             given = call.args if ast.unparse(call.func).split(".")[-1] in WRITES else []

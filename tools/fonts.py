@@ -2,7 +2,7 @@
 
 Both files are in Debian's package fonts-noto-cjk. Of the collection's face for Simplified Chinese it keeps what GB 2312
 has and all full-width punctuation, a tenth of its size; without hints, which matplotlib makes by itself. The names,
-version and licence in the font stay. Made again by the same fontTools it is the same to the byte.
+version and license in the font stay. Made again by the same fontTools it is the same to the byte.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fontTools.subset import Options, Subsetter
 from fontTools.ttLib import TTCollection, TTFont
 
 FONTS = Path(__file__).parent.parent / "dtk" / "fonts"
-FONT, LICENCE = FONTS / "NotoSansCJKsc-Regular-gb2312.otf", FONTS / "OFL.txt"
+FONT, LICENSE = FONTS / "NotoSansCJKsc-Regular-gb2312.otf", FONTS / "OFL.txt"
 FAMILY = "Noto Sans CJK SC"
 COPYRIGHT, NAME = 0, 1  # of a font's table of names
 
@@ -47,8 +47,8 @@ def subset(font: TTFont) -> TTFont:
     return font
 
 
-def licence(font: TTFont, package: str) -> str:
-    """The copyright that the font states and that of its package, then the licence, which the package has in full."""
+def license(font: TTFont, package: str) -> str:
+    """The copyright that the font states and that of its package, then the license, which the package has in full."""
     holders = re.search(r"^Files: \*\nCopyright: (.*)$", package, re.MULTILINE)
     terms = re.search(r"^License: SIL-1\.1\n((?: .*\n)+)", package, re.MULTILINE)
     assert holders, "no copyright of all files in that file"
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     FONTS.mkdir(exist_ok=True)
     font = subset(face(options.collection))
     font.save(FONT)
-    LICENCE.write_text(licence(font, options.copyright.read_text(encoding="utf-8")), encoding="utf-8")
+    LICENSE.write_text(license(font, options.copyright.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"{FONT.name}: {len(font.getBestCmap()):,} letters, {FONT.stat().st_size / 1e6:.2f} MB")
     return 0
 

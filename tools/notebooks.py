@@ -40,7 +40,7 @@ SANITIZE = Path(__file__).parent.parent / "notebooks" / "nbval_sanitize.cfg"
 Notebook = Any  # nbformat's NotebookNode has no types
 
 
-def normalise(notebook: Notebook) -> Notebook:
+def normalize(notebook: Notebook) -> Notebook:
     """Brings a notebook into the stored form, in place: same content, no trace of where and when it ran."""
     notebook.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": {"name": "python"}})
     count = 0
@@ -55,7 +55,7 @@ def normalise(notebook: Notebook) -> Notebook:
 
 
 def _outputs(outputs: Sequence[Any], count: int) -> list[Any]:
-    """A cell's outputs with neighbouring pieces of one stream joined: how they were cut is a matter of timing."""
+    """A cell's outputs with neighboring pieces of one stream joined: how they were cut is a matter of timing."""
     joined: list[Any] = []
     for output in outputs:
         if "execution_count" in output:
@@ -134,9 +134,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_heads(fresh, place_of(path))
         if not options.heads:
             execute(fresh, path.parent)
-        normalise(fresh)
+        normalize(fresh)
         if not options.fresh and not options.heads:
-            keep_stored(fresh, normalise(stored))
+            keep_stored(fresh, normalize(stored))
         after = nbformat.writes(fresh).rstrip("\n") + "\n"
         path.write_text(after, encoding="utf-8")
         print(f"{path}: {'unchanged' if after == before else 'written'}")

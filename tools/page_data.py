@@ -1,4 +1,4 @@
-"""What the labs in the page (docs/_static/labs) need of dtk: colours, links, an example job, recorded runs; data.json.
+"""What the labs in the page (docs/_static/labs) need of dtk: colors, links, an example job, recorded runs; data.json.
 
     python tools/page_data.py           # all but the runs, which stay as they are
     python tools/page_data.py --runs    # trains both, with real workers, and keeps what they recorded

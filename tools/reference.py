@@ -260,7 +260,7 @@ def _files() -> Iterator[str]:
 
 def _mistakes() -> Iterator[str]:
     yield from ("# The mistakes that `dtk.diagnose` names", "", "Symptom → remedy. N is the number of replicas, B the")
-    yield from ("global batch, n a short batch. [How each is recognised](../explanation/diagnosis.md).", "")
+    yield from ("global batch, n a short batch. [How each is recognized](../explanation/diagnosis.md).", "")
     yield from (f"- `{key}`: {_escaped(one.symptom)} → {_escaped(one.remedy)}" for key, one in MISTAKES.items())
     yield ""
 

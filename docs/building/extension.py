@@ -26,7 +26,7 @@ _THEME = {  # what the theme's own catalogue lacks
 
 
 class Pairs(SearchChinese):
-    """Chinese by its letters, and each two that are neighbours.
+    """Chinese by its letters, and each two that are neighbors.
 
     Sphinx's own search splits pages by jieba, if that is installed, and the reader's query, in the browser, not at all.
     全局批次 is then found nowhere, as the index has 全局 and 批次. Pairs are the same on both sides, and need no

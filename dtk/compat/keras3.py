@@ -142,8 +142,8 @@ def _step_by_step(original: Any, self: Any, step_function: Callable[..., Any]) -
         # first batch builds.
         whole = tf.function(step_function, autograph=False, experimental_attributes={"_noinline": True})
         return original(self, step_function if self.run_eagerly else whole)
-    normalises = any(isinstance(layer, keras.layers.BatchNormalization) for layer in self._flatten_layers())
-    step = _after_its_data(step_function, guarded=step_function == self.train_step and normalises)
+    normalizes = any(isinstance(layer, keras.layers.BatchNormalization) for layer in self._flatten_layers())
+    step = _after_its_data(step_function, guarded=step_function == self.train_step and normalizes)
     keras_own = original(self, step)
 
     def function(iterator: Any) -> Any:

@@ -109,7 +109,7 @@ def _wrap_path(owner: Any, name: str, position: int, change: Callable[[Any], Any
 def _spaces(package: str) -> list[Any]:
     """The modules that hold Keras's functions for saving and loading: public ones, `tf.keras`'s, and the home.
 
-    A function that travelled to the worker by name comes from its home, `saving_api`; so do namespaces that are
+    A function that traveled to the worker by name comes from its home, `saving_api`; so do namespaces that are
     imported later.
     """
     homes = [f"{package}.src.saving.saving_api"]

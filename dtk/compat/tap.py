@@ -175,7 +175,7 @@ def weights_so_far(model: Any) -> list[Any]:
 
 
 def norms_of(model: Any) -> list[bool]:
-    """Of each batch normalisation inside of a Keras model, whether it takes the whole batch, of all replicas."""
+    """Of each batch normalization inside of a Keras model, whether it takes the whole batch, of all replicas."""
     flatten = getattr(model, "_flatten_layers", list)  # in Keras 2 and 3
     norms = [layer for layer in flatten() if "BatchNormalization" in type(layer).__name__]
     return [bool(getattr(layer, "synchronized", False)) for layer in norms]

@@ -27,7 +27,7 @@ def apply(switches: Sequence[str]) -> None:
     """
     if "batch norm" in switches:
         for library in ("keras", "tf_keras"):
-            wrapt.register_post_import_hook(_synchronise, library)
+            wrapt.register_post_import_hook(_synchronize, library)
     global _rows
     if "random" in switches:
         _rows = 4 if "by fours" in switches else 1
@@ -35,7 +35,7 @@ def apply(switches: Sequence[str]) -> None:
         updates.draw_nothing()
 
 
-def _synchronise(keras: Any) -> None:
+def _synchronize(keras: Any) -> None:
     @replaces(keras.layers.BatchNormalization, "build")
     def synchronous(original: Any, self: Any, input_shape: Any) -> None:
         original(self, input_shape)

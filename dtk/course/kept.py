@@ -137,7 +137,7 @@ def report(lesson: str | None = None, path: str | Path | None = None) -> None:
         nothing = _("nothing was answered or checked yet, so there is no report; run the cells from dtk.ask on")
         if asked:
             raise DtkError(_("{name}: {words}", name=named, words=nothing))
-        print(f"dtk: {nothing}")
+        print(_("dtk: ") + nothing)
         return
     predicted = said[(said.predicted != "") | (said.came_out != "")]
     every = import_module("dtk.course.exercise").all_exercises(lesson)  # which keeps by this module what was checked

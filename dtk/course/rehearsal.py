@@ -81,7 +81,7 @@ class _Ring(Ring):
         super().__init__(place, timeout=_PATIENCE)  # a ring of one has no connections
         self.workers, self.messages_sent, self._boxes = workers, 0, boxes
         around: Any = SimpleNamespace(next=(worker + 1) % self.workers, previous=(worker - 1) % self.workers)
-        self._neighbours = around
+        self._neighbors = around
 
     def _write(self, what: str, **facts: Any) -> None:
         pass

@@ -85,7 +85,7 @@ class Cluster:
     """Workers that stay: `dtk.cluster` makes one. A cell runs on all workers at once, and what it made is kept there.
 
     In a notebook, `%%workers` before a cell sends it to all workers, `%%worker 1` to one. `strategy` is in their
-    namespace; the seed is that of `dtk.run`. What they print is labelled; equal output of several stands once.
+    namespace; the seed is that of `dtk.run`. What they print is labeled; equal output of several stands once.
     """
 
     def __init__(self, started: processes.Started):

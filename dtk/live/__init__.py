@@ -1,4 +1,4 @@
-"""A run while it goes: a dashboard in a notebook, labelled lines elsewhere, nothing in CI.
+"""A run while it goes: a dashboard in a notebook, labeled lines elsewhere, nothing in CI.
 
 Runs in the kernel. `show` chooses; `follow` keeps what the workers write as numbers; `dashboard` shows it in a
 notebook, and `text` elsewhere.

@@ -65,7 +65,7 @@ def _cancel() -> list[Any]:
     if "kernel subshells" not in features or "JPY_SESSION_NAME" not in os.environ:
         return []
     button = ipywidgets.Button(description=_("cancel"))
-    # ipykernel 7.4 takes a click to where the button was made: to the cell that is to be cancelled.
+    # ipykernel 7.4 takes a click to where the button was made: to the cell that is to be canceled.
     button.comm._reply_subshell_for = lambda _data, subshell: subshell
     button.on_click(lambda _button: os.kill(os.getpid(), signal.SIGINT))
     return [button]
@@ -186,14 +186,14 @@ class Dashboard(Live):
         return _("{what} after step {step}", what=_(what), step=step) if step and what in _ENDS else str(line)
 
 
-# ---- the loss as a picture in SVG, quick to draw, in the colours of the page
+# ---- the loss as a picture in SVG, quick to draw, in the colors of the page
 
 
 def curve(steps: Sequence[float], layers: Sequence[tuple[str, str, Sequence[float]]]) -> str:
     """Draw the loss by step over the layers that it is the sum of; "" for fewer than two finite points.
 
     Of many steps a point is the mean of several. One that is not finite leaves a gap. The lower end of the scale is 0,
-    or the least loss where that is negative. Each layer has a name, a colour, and a value at each point; a single one
+    or the least loss where that is negative. Each layer has a name, a color, and a value at each point; a single one
     is the loss itself. Where one is negative none is drawn, because areas would not be true then.
     """
     cuts = np.linspace(0, len(steps), min(len(steps), _MOST_POINTS) + 1).astype(int)

@@ -1,4 +1,4 @@
-"""Workers' output as text: the lines of their growing logs, labelled, and every few seconds how far the run is.
+"""Workers' output as text: the lines of their growing logs, labeled, and every few seconds how far the run is.
 
 Lines are clean: no escape sequences, progress bars in their last state. Equal lines of several workers stand once:
 "[worker 0-3] Epoch 1/3".
@@ -23,7 +23,7 @@ from dtk.watch.explain import is_chatter
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line, called, clauses
 
-# ECMA-48 control sequences (colours, cursor), operating-system commands (window titles), and single escapes.
+# ECMA-48 control sequences (colors, cursor), operating-system commands (window titles), and single escapes.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _ERASED = re.compile(r"[^\x08]\x08")

@@ -1,4 +1,4 @@
-"""Machines that a command reaches, by `ssh` or whatever else passes on its pipes; and machines to practise on."""
+"""Machines that a command reaches, by `ssh` or whatever else passes on its pipes; and machines to practice on."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Hosts(Engine):
 
 
 class Practice(Hosts):
-    """Machines to practise on: they are lent, checked and lost as others are, but each is really this one.
+    """Machines to practice on: they are lent, checked and lost as others are, but each is really this one.
 
         machines = dtk.places.Practice(3)
         dtk.run(train, workers=2, on=machines)

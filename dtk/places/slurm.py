@@ -92,7 +92,7 @@ class Slurm(Engine):
         return self._job
 
     def _wait(self, tick: Callable[[], None]) -> None:
-        """Until it has its nodes, however long the queue is; interrupted, it is cancelled."""
+        """Until it has its nodes, however long the queue is; interrupted, it is canceled."""
         said = ""
         while True:
             queued = slurm_says(["squeue", "--noheader", f"--jobs={self._job}", "--format=%T %r"])

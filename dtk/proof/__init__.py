@@ -2,6 +2,6 @@
 
 `verify` asks `evidence` (what was recorded) and `following` (does a follower make the same steps), and returns a
 `proof`. `diagnose` asks why a check failed: `mistakes` lists what is known and how it is said, `case` is what a
-recogniser may ask; recognisers are in `examples` (data), `ratios` (losses) and `bisection` (updates, and workers that
+recognizer may ask; recognizers are in `examples` (data), `ratios` (losses) and `bisection` (updates, and workers that
 diverge). States are recorded, and followed, in the worker's room: `dtk.worker`.
 """

@@ -313,7 +313,7 @@ def _own_gradients(case: Case) -> Diagnosis | None:
     if beside_a_penalty(of_gradients(case.one), 1.0):
         return whole_penalty(case)
     why = N_(
-        "the replicas' gradients are not those of their shares of the loss, such as clipped, normalised or noisy ones, "
+        "the replicas' gradients are not those of their shares of the loss, such as clipped, normalized or noisy ones, "
         "or without what other replicas contribute (a gather that passes no gradient)"
     )
     return _of_program(case, "replica gradient", _(why))

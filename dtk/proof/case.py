@@ -1,4 +1,4 @@
-"""A failed verification as a case to be explained, in the form that recognisers ask for, and what is said of it."""
+"""A failed verification as a case to be explained, in the form that recognizers ask for, and what is said of it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Case:
     @cached_property
     def other(self) -> np.ndarray:
         """The baseline's loss at each step."""
-        assert self.theirs is not None, "recognisers of losses run with a baseline only"
+        assert self.theirs is not None, "recognizers of losses run with a baseline only"
         return global_loss(self.theirs.shares, self.theirs.examples)[: self.steps]
 
     @cached_property

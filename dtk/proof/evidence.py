@@ -25,7 +25,7 @@ _MADE_BY = N_("make the baseline with dtk.baseline(train)")
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
 FLOAT32 = float(np.finfo(np.float32).eps)
 # A mean of numbers near 1 that cancel, as a policy gradient's at the first step: the sum's rounding is some such units.
-CANCELLING = 4 * FLOAT32
+CANCELING = 4 * FLOAT32
 RTOL = 1e-4  # of a loss from the same state; rounding is 1e-6, and an update is compared to 2e-5 in any case
 TOO_SMALL = 1e-6  # where all losses are below, float32's rounding of numbers near 1 may be all that they are
 
@@ -311,7 +311,7 @@ def check_loss(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> None:
 
 def allowed(other: np.ndarray, rtol: np.ndarray | float) -> np.ndarray:
     """How far a loss may be from another: rtol of it, and what float32 rounds numbers near 1 by."""
-    return np.asarray(rtol * np.abs(other) + CANCELLING)
+    return np.asarray(rtol * np.abs(other) + CANCELING)
 
 
 def spread(examples: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""Mistakes in what the replicas saw: recognised by numbers of examples and their fingerprints."""
+"""Mistakes in what the replicas saw: recognized by numbers of examples and their fingerprints."""
 
 from __future__ import annotations
 

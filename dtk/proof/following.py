@@ -2,7 +2,7 @@
 
 One device that agrees at every step proves the run. Where it does not, the run is followed by as many replicas in one
 process as it has. Where these differ as well, something happens between the workers. Where they agree, the program
-depends on the number of replicas: rightly, where something is drawn at random or each replica normalises its own part,
+depends on the number of replicas: rightly, where something is drawn at random or each replica normalizes its own part,
 and the run proves itself once that is switched off; wrongly otherwise.
 """
 
@@ -32,7 +32,7 @@ from dtk.worker.recorded import RecordedStates
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
 ONE_SIGN = 0.5  # of the mean of losses without their signs: a smaller mean is of losses of both signs
 AGAIN = 0.01  # of a difference, by which it may be another one when the function is called again
-_WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalisation")}
+_WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalization")}
 EXAMPLES = N_("{step}: {run} {mine} examples, {whom} {other}")
 PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
 CALLS = N_(
@@ -339,7 +339,7 @@ def on_its_own(ours: Evidence) -> dict[str, str]:
     held = RecordedStates(ours.run.folder).variables
     norms = [norm for event in facts.events(ours.run, Loop) for norm in event.norms]
     if not (norms and all(norms)) and any(word in each["name"] for word in MOVING for each in held):
-        found["batch norm"] = _("each replica normalises its own part of the batch")
+        found["batch norm"] = _("each replica normalizes its own part of the batch")
     return found
 
 

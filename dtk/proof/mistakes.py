@@ -158,7 +158,7 @@ MISTAKES = {
         N_("each replica adds a term whole"),
     ),
     "own mean": Mistake(
-        N_("one device's loss lies between the replicas' means: each divides or normalises by numbers of its part"),
+        N_("one device's loss lies between the replicas' means: each divides or normalizes by numbers of its part"),
         N_(
             "take such numbers over all replicas (a count of tokens or weights, a mean, a deviation): "
             'get_replica_context().all_reduce("sum", count), and in accumulation that of all micro-batches'
@@ -172,7 +172,7 @@ MISTAKES = {
     ),
     "replica gradient": Mistake(
         N_("losses agree at every step, updates by no common factor, and replicas in one process make them as well"),
-        N_("clip and normalise after the sum over replicas, and gather by operations that pass gradients back"),
+        N_("clip and normalize after the sum over replicas, and gather by operations that pass gradients back"),
     ),
     "learning rate": Mistake(
         N_("a learning rate is another one before a step, on one worker or on all of them"),

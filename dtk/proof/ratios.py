@@ -1,4 +1,4 @@
-"""Mistakes in the loss itself: recognised by the ratio of two losses from the same state.
+"""Mistakes in the loss itself: recognized by the ratio of two losses from the same state.
 
 Nothing but the loss's arithmetic and rounding (1e-6 of its size) can lie between them. A ratio has to hold at all steps
 that were followed: by the weights that training begins with, many losses are the same for all examples.

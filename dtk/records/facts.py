@@ -24,7 +24,7 @@ RATES = ("learning_rate", "current_learning_rate")
 # Of a tf.random.Generator, which goes on by as many numbers as it draws: on one device by those of the whole batch.
 GENERATOR = "StateVar"
 DRAWN = ("seed_generator_state", GENERATOR)  # where a layer's, or a generator's, numbers go on
-# Of batch normalisation, in the names of its weights: each replica has its own, and no gradient changes them. For
+# Of batch normalization, in the names of its weights: each replica has its own, and no gradient changes them. For
 # TensorFlow they are like all others (Keras 3 gives them no aggregation), so that only the name tells.
 MOVING = ("moving_mean", "moving_variance")
 

@@ -54,7 +54,7 @@ def whole_steps(records: pandas.DataFrame) -> pandas.DataFrame:
 def global_loss(shares: ArrayLike, examples: ArrayLike) -> np.ndarray:
     """The loss of each step, `(steps,)`: the sum of the replicas' shares, `(steps, replicas)`.
 
-    This is what `fit` minimises and reports. A replica that saw no example adds nothing where its share is no number:
+    This is what `fit` minimizes and reports. A replica that saw no example adds nothing where its share is no number:
     the mean over no examples is 0 or NaN, depending on the loss. A number counts, such as its part of a penalty.
 
     >>> global_loss([[1.25, 2.25], [1.25, float("nan")], [1.25, 0.5]], examples=[[2, 2], [1, 0], [1, 0]]).tolist()

@@ -68,7 +68,7 @@ def axes(
 ) -> list[Axes]:
     """Return the axes to draw on. A new figure is pyplot's, so that a notebook shows it once, at the end of its cell.
 
-    Lines that are drawn on new axes have colours that no worker has, and that a colour-blind reader can tell apart.
+    Lines that are drawn on new axes have colors that no worker has, and that a color-blind reader can tell apart.
 
     Args:
         ax: given axes, which are then all; None: a new figure.
@@ -103,7 +103,7 @@ def drawn() -> list[Figure]:
     return list({figure.get_label(): figure for figure in _drawn if figure.get_label()}.values())
 
 
-_INK, _PAPER = "#000000", "#ffffff"  # what a theme turns round; letters on a colour are written by `on`
+_INK, _PAPER = "#000000", "#ffffff"  # what a theme turns round; letters on a color are written by `on`
 _THEMES = (
     "<style>.dtk {--ink: #000; --paper: #fff; fill: var(--ink)} "
     "@media (prefers-color-scheme: dark) {.dtk {--ink: #e0e0e0; --paper: #111}}</style>"
@@ -114,7 +114,7 @@ def image(figure: Figure, style: str = "") -> str:
     """Return the figure as HTML, with what it says for those who see none, and numbers where the mouse points.
 
     It is light or dark as the page's `color-scheme` is, such as JupyterLab's. A figure of another style than
-    matplotlib's, whose ground is not white, keeps its colours.
+    matplotlib's, whose ground is not white, keeps its colors.
     """
     figure.draw_without_rendering()  # which lays it out
     label, box = str(figure.get_label()), figure.get_tightbbox().padded(0.1)  # inches
@@ -164,12 +164,12 @@ def _pointed_at(figure: Figure) -> Iterator[tuple[Axes, Bbox, Any, tuple[float, 
 
 
 def ink(ax: Axes) -> Any:
-    """Return the colour of text on these axes: black on a light theme, white on a dark one."""
+    """Return the color of text on these axes: black on a light theme, white on a dark one."""
     return ax.xaxis.label.get_color()
 
 
 def on(color: str) -> str:
-    """Return the colour of letters on a block of this colour, whatever the theme.
+    """Return the color of letters on a block of this color, whatever the theme.
 
     >>> on("#0072B2"), on("#F0E442")
     ('#fffffe', '#000001')
@@ -248,7 +248,7 @@ def name_rows(ax: Axes, names: Sequence[str], margin: float = 0.05, below: float
 
 
 def row_of_blocks(ax: Axes, row: float, blocks: Sequence[tuple[Any, ...]], height: float = 0.62) -> float:
-    """Draw blocks (width, colour, and a label if it has one) side by side from 0 on; return where the last one ends."""
+    """Draw blocks (width, color, and a label if it has one) side by side from 0 on; return where the last one ends."""
     left = 0.0
     for width, color, *label in blocks:
         ax.barh(row, width, height, left, color=color, label="".join(label), lw=0)

@@ -26,10 +26,10 @@ from dtk.view.palette import replica_name, worker_color
 _MOST = 150  # steps that are drawn one by one: of more, the blocks would be too narrow to see
 _VISIBLE = 1e-3  # relative difference of two losses from which the caption says that the curves differ
 _ALONG = N_(
-    "Each colour is one replica's share; the dashed line is one device alone: it runs along the top of the stack."
+    "Each color is one replica's share; the dashed line is one device alone: it runs along the top of the stack."
 )
 _LEAVES = N_(
-    "Each colour is one replica's share; the dashed line is one device alone: it leaves the top of the stack at step "
+    "Each color is one replica's share; the dashed line is one device alone: it leaves the top of the stack at step "
     "{step}."
 )
 
@@ -71,7 +71,7 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     for one, other in spans(np.flatnonzero(drawn.isna()).tolist()):
         ax.axvspan(places[one], places[other + 1], label=_("no finite loss"), **style)
     title = ngettext("The loss of one replica", "The shares of {n} replicas add up to the global loss", count)
-    caption = _("Each colour is one replica's share of the loss.")
+    caption = _("Each color is one replica's share of the loss.")
     if baseline is not None and not baseline.records.empty:
         title, caption = _overlay(ax, total, run, baseline, bins)
     if bins.steps > 1:

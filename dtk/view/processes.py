@@ -28,7 +28,7 @@ _GAP = 0.03  # between two processes, of the axes' width
 # From the kernel to a process: files and signals, no message of the step.
 _DASHED: dict[str, Any] = {"arrowstyle": "->", "ls": (0, (3, 3)), "lw": 1.1, "alpha": 0.7, "shrinkA": 2, "shrinkB": 2}
 _REPLICA = N_("replica {replica}, a device\n{examples}\nshare of loss\n{share:.4f}")
-_LEFT, _MIDDLE, _RIGHT = 0.10, 0.51, 0.90  # of the fan: centres of its columns, of the axes' width
+_LEFT, _MIDDLE, _RIGHT = 0.10, 0.51, 0.90  # of the fan: centers of its columns, of the axes' width
 _HALF = 0.17  # a little less than half the width of a box in the middle: where its rays bend
 
 

@@ -12,7 +12,7 @@ from IPython.core.pylabtools import print_figure
 from matplotlib.axes import Axes
 
 from dtk.language import N_, _, rounded, three
-from dtk.proof.evidence import CANCELLING, RTOL, allowed
+from dtk.proof.evidence import CANCELING, RTOL, allowed
 from dtk.proof.proof import Proof, kept
 from dtk.records.tables import Recorded
 from dtk.scaling.shares import whole_steps
@@ -82,7 +82,7 @@ def difference(
 
 
 def _draw(ax: Axes, table: pandas.DataFrame, name: str, number: int | None) -> None:
-    """Points, and the bound as a line. number: among several runs, which then have a colour for both."""
+    """Points, and the bound as a line. number: among several runs, which then have a color for both."""
     color, marker = (kinds[(number or 0) % len(kinds)] for kinds in (CURVE_COLORS, _MARKERS))
     bins = canvas.Bins(table.index[0], -(-len(table) // 2000))  # of more steps, a point is the largest of several
     kept, allowed = bins.of(table.difference, "max"), bins.of(table.allowed, "min")
@@ -102,7 +102,7 @@ def _words(tables: Sequence[pandas.DataFrame], names: Sequence[str]) -> tuple[st
         title = _("{name}: {words}", name=names[0], words=f"{title[0].lower()}{title[1:]}") if names[0] else title
     # Without the word for what is compared: notebooks' comparison replaces no line that has it.
     caption = N_("Each point is a step. Dashed: a bound of {rtol} of the loss (and {atol}, for float32).")
-    return title, _(caption, rtol=rounded(RTOL), atol=rounded(CANCELLING))
+    return title, _(caption, rtol=rounded(RTOL), atol=rounded(CANCELING))
 
 
 def _verdict(table: pandas.DataFrame) -> str:

@@ -125,7 +125,7 @@ def _tile(
     ax: Axes, corner: tuple[float, float], size: tuple[float, float], number: int | str, points: float,
     color: str | None = None, twice: bool = False,
 ) -> None:  # fmt: skip
-    """A tile with its number, upper left corner and size in the axes' units; without a colour, an empty one."""
+    """A tile with its number, upper left corner and size in the axes' units; without a color, an empty one."""
     x, y, w, h = corner[0] + 0.04 * size[0], corner[1] + 0.05 * size[1], 0.92 * size[0], 0.9 * size[1]
     edge, words = ink(ax) if twice or not color else "none", on(color) if color else ink(ax)
     line: dict[str, Any] = {"lw": min(1.6, 0.2 * points) if twice else 0.8, "ls": "-" if color else (0, (2, 2))}
@@ -134,7 +134,7 @@ def _tile(
 
 
 def _draw_spans(ax: Axes, seen: Sharding) -> None:
-    """Rows of bars over the examples' numbers; those of neighbours make one."""
+    """Rows of bars over the examples' numbers; those of neighbors make one."""
     rows = [(k, group.example, worker_color(k)) for k, group in seen.table.groupby("replica")]
     extra = [numbers for numbers in (seen.repeated, seen.gaps) if numbers]
     rows += [(seen.replicas + k, numbers, ink(ax)) for k, numbers in enumerate(extra)]

@@ -76,7 +76,7 @@ class _Lane:
 def timeline(run: Recorded, ax: Axes | None = None) -> Axes:
     """Draw one lane per worker: start, build, the parts of its steps, silence; and below, a few steps enlarged.
 
-    The parts are `dtk.step_parts`', in the colours of `dtk.plot.step_time`: above, each column is a step, or several of
+    The parts are `dtk.step_parts`', in the colors of `dtk.plot.step_time`: above, each column is a step, or several of
     more than 75, divided as its time was; below, they follow one another as they did. Under the workers an evaluator's
     evaluations, with the step of the weights. The enlarged steps are of one epoch.
 
@@ -211,7 +211,7 @@ def _enlarge(ax: Axes, lanes: list[_Lane], times: pandas.DataFrame, chosen: list
 
 
 def _words(run: Recorded, lanes: list[_Lane], times: pandas.DataFrame, whole: float) -> tuple[str, str]:
-    caption = [_("Grey: start and build.")]
+    caption = [_("Gray: start and build.")]
     if times.empty:
         words = _(NO_RECORDS)
         caption = [_("{sentence}.", sentence=words[0].upper() + words[1:])]

@@ -39,7 +39,7 @@ _ALGORITHMS = {"ring": N_("ring"), "halving_doubling": N_("halving and doubling"
 
 
 def what_if(job: Job = EXAMPLE, cluster: Cluster | None = None, workers: int = 256, ax: Axes | None = None) -> Axes:
-    """Draw predicted throughput, and its share of the ideal, for 1 to 10,000 workers; colours name what limits it.
+    """Draw predicted throughput, and its share of the ideal, for 1 to 10,000 workers; colors name what limits it.
 
         dtk.plot.what_if(Job(per_example=0.001, batch=64, gradient_bytes=1.4e6), Cluster(fit.link()))
 
@@ -129,8 +129,8 @@ def _words(row: Any, job: Job, cluster: Cluster) -> tuple[str, str]:
         "{batch}, {size} MB of gradients, {link}, {algorithm}, overlap {overlap:.0f} %, stragglers ±{spread:.0f} %."
     )
     setting = _(words, batch=batch, link=cluster.link, algorithm=_(_ALGORITHMS[cluster.algorithm]), **numbers)
-    colour = _("Colour: where most of the lost throughput goes (compute: at most a tenth is lost).")
-    caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), colour]
+    color = _("Color: where most of the lost throughput goes (compute: at most a tenth is lost).")
+    caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), color]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
     title = ngettext(

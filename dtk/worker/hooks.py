@@ -256,7 +256,7 @@ class EstimatorListener:
                 "training goes on from {latest}, which model_dir held before this run; give every run a directory of "
                 "its own: model_dir=str(dtk.run_dir() / 'model'), to begin anew"
             )
-            print("dtk: " + _(words, latest=latest))
+            print(_("dtk: ") + _(words, latest=latest))
         # The last in the list: what it measures leaves out what other hooks do after a step.
         self.recording = _Recording(self.place)
         return [*given, self.recording]

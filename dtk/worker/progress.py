@@ -77,7 +77,7 @@ class Progress:
 
     def save_weights(self, known: Known) -> None:
         """Writes a model's weights as they are now, in its own order, to the worker's folder."""
-        # Read on every worker: a variable that is synchronised when it is read needs all of them.
+        # Read on every worker: a variable that is synchronized when it is read needs all of them.
         weights = known.weights()
         arrays = [weight.numpy() for weight in weights]
         self.place.folder.save_weights([name_of(weight) for weight in weights], arrays, known.part)

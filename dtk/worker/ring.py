@@ -46,7 +46,7 @@ def ring(timeout: float = 10.0) -> Ring:
     strategy: `dtk.record_step` records it, and `dtk.verify` follows it.
 
     Args:
-        timeout: seconds without a sign of a neighbour until RingBroken names it.
+        timeout: seconds without a sign of a neighbor until RingBroken names it.
 
     Returns:
         A `Ring`: `split`, `exchange` and `join`; and `swap`, for an all-reduce that is no ring.
@@ -54,7 +54,7 @@ def ring(timeout: float = 10.0) -> Ring:
     Raises:
         RuntimeError: outside of a run.
         ClusterConfigError: in the evaluator, or for a timeout that is not above 0.
-        RingBroken: a neighbour is late or has gone.
+        RingBroken: a neighbor is late or has gone.
     """
     place = here()
     if place is None:
@@ -66,7 +66,7 @@ def ring(timeout: float = 10.0) -> Ring:
 
 
 class RingBroken(DtkError, ConnectionError):
-    """A neighbour in the ring is late, has gone, or is somewhere else in the exchange.
+    """A neighbor in the ring is late, has gone, or is somewhere else in the exchange.
 
     Attributes:
         by_a_peer: whether another worker is the reason, so that this failure is a consequence.
@@ -86,7 +86,7 @@ class _Arrival(NamedTuple):
 
 
 class Ring:
-    """Splits a gradient into chunks, exchanges them with the neighbours, and joins them.
+    """Splits a gradient into chunks, exchanges them with the neighbors, and joins them.
 
     Attributes:
         worker: this worker's number.
@@ -102,10 +102,10 @@ class Ring:
         self._shape: tuple[int, ...] = ()
         self._held: dict[int, tuple[np.ndarray, Parts]] = {}
         self._arrived: dict[int, _Arrival] = {}
-        self._neighbours: Neighbours | None = None
+        self._neighbors: Neighbors | None = None
         if place.workers > 1:
             sockets = [corner.path / f"ring-{progress(place).rings}" for corner in place.run.each]
-            self._neighbours = Neighbours(sockets, place.worker, timeout, self._suspect)
+            self._neighbors = Neighbors(sockets, place.worker, timeout, self._suspect)
 
     def split(self, gradient: Any) -> list[np.ndarray]:
         """Cuts a gradient into chunks, one per worker, and begins a new all-reduce.
@@ -136,9 +136,9 @@ class Ring:
 
         Raises:
             ClusterConfigError: a number that no chunk has.
-            RingBroken: a neighbour is late or has gone.
+            RingBroken: a neighbor is late or has gone.
         """
-        if self._neighbours is None:
+        if self._neighbors is None:
             raise ClusterConfigError(_("ring.exchange: this ring has one worker, and no other to exchange with"))
         if not self._held:
             raise ClusterConfigError(_("ring.exchange: cut the gradient into chunks first, with ring.split"))
@@ -153,7 +153,7 @@ class Ring:
         self._step += 1
         array, parts = self._held[number]
         about = {"round": self._round, "step": self._step, "chunk": int(number), "parts": parts}
-        receiver, sender = self._neighbours.next, self._neighbours.previous
+        receiver, sender = self._neighbors.next, self._neighbors.previous
         self._write("sent", step=self._step, chunk=int(number))
         theirs, came = self._trade(about, array, receiver, sender)
         if (theirs["round"], theirs["step"]) != (self._round, self._step):
@@ -209,9 +209,9 @@ class Ring:
         self, about: dict[str, Any], array: np.ndarray, receiver: int, sender: int
     ) -> tuple[dict[str, Any], np.ndarray]:
         """Sends numbers, and what is to be known about them; returns those that came, with the same of them."""
-        assert self._neighbours is not None  # a ring of one has no other worker, which was refused
+        assert self._neighbors is not None  # a ring of one has no other worker, which was refused
         head = json.dumps({**about, "dtype": array.dtype.str}).encode()
-        message = self._neighbours.trade(head + b"\n" + array.tobytes(), receiver, sender)
+        message = self._neighbors.trade(head + b"\n" + array.tobytes(), receiver, sender)
         self.bytes_sent += array.nbytes
         head, body = message.split(b"\n", 1)
         theirs = json.loads(head)
@@ -232,7 +232,7 @@ class Ring:
     def _suspect(self) -> int:
         """The worker that all wait for: going back, the first that is not itself in an unfinished exchange."""
         worker = self.worker
-        for _neighbour in range(self.workers - 1):
+        for _neighbor in range(self.workers - 1):
             worker = (worker - 1) % self.workers
             said = [event.what for event in of_kind(self._place.run.worker(worker).events, RingEvent)]
             if said.count("sent") == said.count("received"):
@@ -274,12 +274,12 @@ _LENGTH = struct.Struct("!Q")
 _CALLER = struct.Struct("!I")  # which worker
 
 
-class Neighbours:
+class Neighbors:
     """A worker's connections with the others, each for one direction. Bytes only, no wait without end.
 
     A worker calls those that it sends to: the next one at the beginning, others when it first has something for them.
 
-    sockets: where each worker listens. timeout: seconds without a sign of a neighbour after which RingBroken names the
+    sockets: where each worker listens. timeout: seconds without a sign of a neighbor after which RingBroken names the
     worker that `suspect` finds.
     """
 
@@ -325,9 +325,9 @@ class Neighbours:
             raise self._gone(receiver) from None
         return came
 
-    def _gone(self, neighbour: int) -> RingBroken:
+    def _gone(self, neighbor: int) -> RingBroken:
         what = N_("worker {worker} has left the ring: it ended, or made fewer exchanges than this one")
-        return RingBroken(_(what, worker=neighbour), by_a_peer=True)
+        return RingBroken(_(what, worker=neighbor), by_a_peer=True)
 
     def _link(self, other: int) -> socket.socket:
         """The connection to another worker."""

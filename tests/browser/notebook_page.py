@@ -51,7 +51,7 @@ _AT_STEP = """step => window.dtkSaid.some(([bar, said]) => {
     return (at ? Number(at[1]) : 0) >= step;
 })"""
 
-SUCCESS, DANGER = "rgb(76, 175, 80)", "rgb(244, 67, 54)"  # a bar's colour where the run has ended
+SUCCESS, DANGER = "rgb(76, 175, 80)", "rgb(244, 67, 54)"  # a bar's color where the run has ended
 
 # A run of lesson 00's function, 40 steps, that can be watched.
 SLOW = "slow = dtk.run(train, workers=2, faults=[dtk.faults.slow(worker=0, seconds_per_step={:g})])"
@@ -185,7 +185,7 @@ class NotebookPage:
 
 
 def bar_of(view: Locator) -> tuple[str, float]:
-    """The colour of a live view's bar, and how far it is."""
+    """The color of a live view's bar, and how far it is."""
     color, part = view.locator("progress").evaluate("bar => [bar.style.accentColor, bar.value / bar.max]")
     return color, part
 

@@ -77,26 +77,26 @@ def premade_linear_classifier(strategy, slip=None):
     import tensorflow as tf
 
     features, species = flowers()
-    colours = np.array(["red", "white", "blue"])[np.random.default_rng(132).integers(0, 3, COUNT)]
+    colors = np.array(["red", "white", "blue"])[np.random.default_rng(132).integers(0, 3, COUNT)]
     columns = [tf.feature_column.numeric_column(key) for key in KEYS]
-    columns.append(tf.feature_column.categorical_column_with_vocabulary_list("Colour", ["red", "white", "blue"]))
+    columns.append(tf.feature_column.categorical_column_with_vocabulary_list("Color", ["red", "white", "blue"]))
     classifier = dtk.estimator.LinearClassifier(
         feature_columns=columns,
         optimizer=lambda: tf.keras.optimizers.legacy.Ftrl(rate(0.2, strategy, slip)),
         **settings(strategy),
     )
     survived = (species > 0).astype("int64")
-    trained(classifier, fed({**features, "Colour": colours}, survived, slip), strategy, slip)
+    trained(classifier, fed({**features, "Color": colors}, survived, slip), strategy, slip)
 
 
-def by_model_fn(strategy, slip, loss_of, normalised=False):
+def by_model_fn(strategy, slip, loss_of, normalized=False):
     """A network of Keras layers in a model_fn; `loss_of` turns losses of the replica's examples into its loss."""
     import tensorflow as tf
 
     def model_fn(features, labels, mode, params):
         inputs = tf.stack([features[key] for key in KEYS], axis=1)
         layers = [tf.keras.layers.Dense(8, activation="tanh")]
-        layers += [tf.keras.layers.BatchNormalization()] if normalised else []
+        layers += [tf.keras.layers.BatchNormalization()] if normalized else []
         model = tf.keras.Sequential([tf.keras.Input((4,)), *layers, tf.keras.layers.Dense(3)])
         logits = model(inputs, training=mode == dtk.estimator.ModeKeys.TRAIN)
         if mode == dtk.estimator.ModeKeys.PREDICT:
@@ -105,7 +105,7 @@ def by_model_fn(strategy, slip, loss_of, normalised=False):
         if mode == dtk.estimator.ModeKeys.EVAL:
             return dtk.estimator.EstimatorSpec(mode, loss=loss)
         optimizer = tf.compat.v1.train.MomentumOptimizer(params["rate"], 0.9)
-        updates = model.get_updates_for(None) + model.get_updates_for(inputs) if normalised else []
+        updates = model.get_updates_for(None) + model.get_updates_for(inputs) if normalized else []
         with tf.control_dependencies(updates):
             train_op = optimizer.minimize(loss, tf.compat.v1.train.get_or_create_global_step())
         return dtk.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
@@ -144,7 +144,7 @@ def model_fn_divided_by_the_global_batch(strategy, slip=None):
     reason="not followed",
 )
 def model_fn_batch_norm(strategy, slip=None):
-    """Wrong by the layer alone: each replica normalises by its own examples."""
+    """Wrong by the layer alone: each replica normalizes by its own examples."""
     import tensorflow as tf
 
-    by_model_fn(strategy, slip, tf.reduce_mean, normalised=True)
+    by_model_fn(strategy, slip, tf.reduce_mean, normalized=True)

@@ -1,4 +1,4 @@
-"""Densities and diffusion: a train_step of one's own that normalises, draws, or keeps averages of weights."""
+"""Densities and diffusion: a train_step of one's own that normalizes, draws, or keeps averages of weights."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _average(keras: Any, decay: float) -> Any:
     return Average()
 
 
-DDIM = "keras-io examples/generative/ddim.py, without normalisation"
+DDIM = "keras-io examples/generative/ddim.py, without normalization"
 
 
 @program(kind="diffusion", source=DDIM)

@@ -169,7 +169,7 @@ def _wgan(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
     return model.get_weights()
 
 
-WGAN = "keras-io examples/generative/wgan_gp.py, without normalisation and Dropout"
+WGAN = "keras-io examples/generative/wgan_gp.py, without normalization and Dropout"
 
 
 @program(kind="WGAN-GP", source=WGAN, right="local mean", reason="loss")
@@ -184,8 +184,8 @@ def wgan_gp_of_given_noise(strategy: Any, slip: str | None = None) -> Any:
     return _wgan(strategy, slip, drawn=False, divided=True)
 
 
-def _normalised(keras: Any, last: Any) -> Any:
-    """A layer after a convolution with instance normalisation."""
+def _normalized(keras: Any, last: Any) -> Any:
+    """A layer after a convolution with instance normalization."""
     first = keras.layers.Conv2D(6, 3, padding="same", activation="tanh")
     return keras.Sequential([keras.Input((8, 8, 1)), first, keras.layers.GroupNormalization(-1), last])
 
@@ -201,9 +201,9 @@ def cyclegan(strategy: Any, slip: str | None = None) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.g, self.f = (
-                _normalised(keras, layers.Conv2D(1, 3, padding="same", activation="tanh")) for _ in range(2)
+                _normalized(keras, layers.Conv2D(1, 3, padding="same", activation="tanh")) for _ in range(2)
             )
-            self.d_x, self.d_y = (_normalised(keras, layers.Conv2D(1, 4, strides=2)) for _ in range(2))
+            self.d_x, self.d_y = (_normalized(keras, layers.Conv2D(1, 4, strides=2)) for _ in range(2))
             self.cycle_loss, self.identity_loss = keras.losses.MeanAbsoluteError(), keras.losses.MeanAbsoluteError()
             self.mse = keras.losses.MeanSquaredError()
 

@@ -50,7 +50,7 @@ def transfer_learning(strategy: Any, slip: str | None = None) -> Any:
     """A frozen base under a new head, then all fine-tuned at a low rate: two fits, each with its own optimizer.
 
     The guide counts on `base(x, training=False)` to keep BatchNormalization as in inference. Keras 3 overrides it in
-    `fit`, so that once the base is trainable each replica normalises by its own examples.
+    `fit`, so that once the base is trainable each replica normalizes by its own examples.
     """
     return _transfer_learning(strategy, slip, statistics_frozen=False)
 

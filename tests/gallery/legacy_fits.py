@@ -126,7 +126,7 @@ def fitted(strategy, slip, layers, optimizer):
     reason="loss",
 )
 def legacy_batch_norm(strategy, slip=None):
-    """Wrong by the layer alone: each replica normalises by its own examples."""
+    """Wrong by the layer alone: each replica normalizes by its own examples."""
 
     def layers(keras):
         return [keras.layers.Dense(12), keras.layers.BatchNormalization(), keras.layers.Activation("tanh")]

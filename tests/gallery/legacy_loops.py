@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, penalised, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, penalized, rate, scope
 
 BATCH = 16
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -19,13 +19,13 @@ def series(count=128):
     return waves[:, :12, None].astype("float32"), waves[:, 12:].astype("float32")
 
 
-def forecasting(strategy, slip, optimizer, share, normalised=False):
+def forecasting(strategy, slip, optimizer, share, normalized=False):
     """A convolution over the wave; share(model, per_example) is what a replica's step returns."""
     import tensorflow as tf
 
     with scope(strategy, slip):
         layers = [tf.keras.Input((12, 1)), tf.keras.layers.Conv1D(6, 3, activation="tanh")]
-        layers += [tf.keras.layers.BatchNormalization()] if normalised else []
+        layers += [tf.keras.layers.BatchNormalization()] if normalized else []
         model = tf.keras.Sequential([*layers, tf.keras.layers.Flatten(), tf.keras.layers.Dense(1)])
         chosen = optimizer(tf.keras.optimizers)
         mae = tf.keras.metrics.MeanAbsoluteError()
@@ -61,7 +61,7 @@ def legacy_loop(strategy, slip=None):
     """Right: losses by the global batch, the penalty by the replicas; the optimizer adds the gradients up."""
 
     def share(model, each):
-        return penalised(average(each, BATCH, strategy, slip), model.trainable_variables, 0.01, slip)
+        return penalized(average(each, BATCH, strategy, slip), model.trainable_variables, 0.01, slip)
 
     forecasting(strategy, slip, lambda optimizers: optimizers.legacy.Adam(rate(0.01, strategy, slip)), share)
 
@@ -111,4 +111,4 @@ def legacy_loop_batch_norm(strategy, slip=None):
     def share(model, each):
         return average(each, BATCH, strategy, slip)
 
-    forecasting(strategy, slip, lambda optimizers: optimizers.Adam(0.01), share, normalised=True)
+    forecasting(strategy, slip, lambda optimizers: optimizers.Adam(0.01), share, normalized=True)

@@ -79,7 +79,7 @@ def episodes(count=64, length=5):
 
 
 def actor_critic(strategy, slip, axes):
-    """The tutorial's losses on recorded episodes; returns are standardised over `axes` of `(episodes, steps)`."""
+    """The tutorial's losses on recorded episodes; returns are standardized over `axes` of `(episodes, steps)`."""
     import keras
     import tensorflow as tf
 
@@ -128,16 +128,16 @@ def actor_critic(strategy, slip, axes):
     right="own mean",
     reason="loss",
 )
-def returns_standardised_over_the_batch(strategy, slip=None):
-    """Wrong: returns are standardised by the mean and deviation of the batch, of which a replica has half."""
+def returns_standardized_over_the_batch(strategy, slip=None):
+    """Wrong: returns are standardized by the mean and deviation of the batch, of which a replica has half."""
     actor_critic(strategy, slip, axes=None)
 
 
 @program(
     kind="loop", source="TensorFlow tutorial reinforcement_learning/actor_critic, on recorded episodes", slips=EVERY
 )
-def returns_standardised_by_episode(strategy, slip=None):
-    """Right: an episode's returns are standardised by that episode alone, as the tutorial has it."""
+def returns_standardized_by_episode(strategy, slip=None):
+    """Right: an episode's returns are standardized by that episode alone, as the tutorial has it."""
     actor_critic(strategy, slip, axes=1)
 
 

@@ -19,11 +19,11 @@ def rings(count=128):
     return points.astype("float32"), rng.normal(size=(count, NOISE)).astype("float32")
 
 
-def make_generator_model(normalised=False):
+def make_generator_model(normalized=False):
     import keras
 
     layers = [keras.layers.Input((NOISE,)), keras.layers.Dense(12, use_bias=False)]
-    layers += [keras.layers.BatchNormalization()] if normalised else []
+    layers += [keras.layers.BatchNormalization()] if normalized else []
     return keras.Sequential([*layers, keras.layers.LeakyReLU(negative_slope=0.3), keras.layers.Dense(2)])
 
 
@@ -35,13 +35,13 @@ def make_discriminator_model():
     )
 
 
-def dcgan(strategy, slip, drawn=False, normalised=False):
+def dcgan(strategy, slip, drawn=False, normalized=False):
     """The tutorial's step with both losses divided by the global batch; drawn: the noise is drawn in the step."""
     import keras
     import tensorflow as tf
 
     with scope(strategy, slip):
-        generator, discriminator = make_generator_model(normalised), make_discriminator_model()
+        generator, discriminator = make_generator_model(normalized), make_discriminator_model()
         generator_optimizer = keras.optimizers.Adam(rate(2e-3, strategy, slip), beta_1=0.5)
         discriminator_optimizer = keras.optimizers.Adam(rate(2e-3, strategy, slip), beta_1=0.5)
         cross_entropy = keras.losses.BinaryCrossentropy(from_logits=True, reduction="none")
@@ -90,5 +90,5 @@ def dcgan_noise_as_data(strategy, slip=None):
     reason="replicas",
 )
 def dcgan_batch_norm(strategy, slip=None):
-    """Wrong by the layer alone: the generator normalises by each replica's own batch."""
-    dcgan(strategy, slip, normalised=True)
+    """Wrong by the layer alone: the generator normalizes by each replica's own batch."""
+    dcgan(strategy, slip, normalized=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, penalised, rate, scope
+from gallery.slips import DATA, LOOP, SHARE, average, distributed, penalized, rate, scope
 
 BATCH = 16
 EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
@@ -49,7 +49,7 @@ def distribute_custom_training(strategy, slip=None):
         with tf.GradientTape() as tape:
             predictions = model(pictures, training=True)
             loss = average(loss_object(labels, predictions), BATCH, strategy, slip)
-            loss = penalised(loss, model.trainable_variables, 0.01, slip)
+            loss = penalized(loss, model.trainable_variables, 0.01, slip)
         gradients = tape.gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         accuracy.update_state(labels, predictions)
@@ -185,7 +185,7 @@ def keras_loop_from_scratch(strategy, slip=None):
 
 
 def quickstart(strategy, slip, synchronized=None):
-    """The step of the quickstart for experts; `synchronized`: whether its batch normalisation is, None without."""
+    """The step of the quickstart for experts; `synchronized`: whether its batch normalization is, None without."""
     import keras
     import tensorflow as tf
 
@@ -244,11 +244,11 @@ def quickstart_for_experts(strategy, slip=None):
     kind="loop", source="TensorFlow tutorial quickstart/advanced, with batch norm", right="pass", reason="replicas"
 )
 def quickstart_batch_norm(strategy, slip=None):
-    """Wrong by the layer alone: each replica normalises by the mean and variance of its own 8 examples."""
+    """Wrong by the layer alone: each replica normalizes by the mean and variance of its own 8 examples."""
     quickstart(strategy, slip, synchronized=False)
 
 
-@program(kind="loop", source="TensorFlow tutorial quickstart/advanced, with synchronised batch norm", slips=EVERY)
+@program(kind="loop", source="TensorFlow tutorial quickstart/advanced, with synchronized batch norm", slips=EVERY)
 def quickstart_synchronized(strategy, slip=None):
     """Right: the layer's mean and variance are all replicas' together."""
     quickstart(strategy, slip, synchronized=True)

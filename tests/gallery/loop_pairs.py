@@ -11,13 +11,13 @@ EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
 
 
 def clusters(count=128, views=1, features=6, seed=21):
-    """Points around four centres, in so many noisy views each, and the centre's number."""
+    """Points around four centers, in so many noisy views each, and the center's number."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 4, count)
-    centres = rng.normal(0, 1.5, (4, features))
-    return [(centres[labels] + rng.normal(0, 0.5, (count, features))).astype("float32") for _ in range(views)], labels
+    centers = rng.normal(0, 1.5, (4, features))
+    return [(centers[labels] + rng.normal(0, 0.5, (count, features))).astype("float32") for _ in range(views)], labels
 
 
 def dense(inputs, *widths):

@@ -1,4 +1,4 @@
-"""Data that the programs train on: a few kB from a fixed seed, made by NumPy, with something in it to be learnt."""
+"""Data that the programs train on: a few kB from a fixed seed, made by NumPy, with something in it to be learned."""
 
 from __future__ import annotations
 

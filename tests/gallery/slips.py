@@ -81,7 +81,7 @@ def average(per_example: Any, batch: int, strategy: Any, slip: str | None = None
     return share / n if slip == "divided twice" else share
 
 
-def penalised(share: Any, weights: Any, factor: float, slip: str | None = None) -> Any:
+def penalized(share: Any, weights: Any, factor: float, slip: str | None = None) -> Any:
     """The share and an L2 penalty; slip "regularisation": the penalty whole on every replica."""
     import tensorflow as tf
 

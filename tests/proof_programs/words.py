@@ -71,7 +71,7 @@ def by_loop(strategy, steps=300, mistake=None, optimizer="adam", recorded=True, 
 def in_one_call(strategy, steps=300, mistake=None, optimizer="adam", **facts):
     """Each replica takes its part of the batch in four micro-batches, and applies the sum of their gradients.
 
-    Mistakes: "mean of means", "one replica's words" (the normaliser is this replica's own), "one replica's words,
+    Mistakes: "mean of means", "one replica's words" (the normalizer is this replica's own), "one replica's words,
     averaged" (and the gradients are divided by the replicas), "micro twice" (divided by the micro-batches, too).
     """
     import tensorflow as tf
@@ -129,7 +129,7 @@ for key, truth in LOOP.items():
 add_wrong("words, own words, sgd", by_loop, LOOP["own words"], mistake="own words", optimizer="sgd")
 CALL = {
     "mean of means": "each micro-batch of each replica counts the same, whatever its words",
-    "one replica's words": "the normaliser is one replica's number of words: about n times, and by each replica's own",
+    "one replica's words": "the normalizer is one replica's number of words: about n times, and by each replica's own",
     "one replica's words, averaged": "each replica divides by its own words in all its micro-batches: a mean of means",
     "micro twice": "the sum over the micro-batches is divided by their number twice; one device does that, too",
 }

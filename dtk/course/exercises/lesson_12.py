@@ -120,7 +120,7 @@ _MINE = Exercise(
     right=lambda files, worker, workers: files[worker::workers],
     wrong={
         "files[worker * -(-len(files) // workers):(worker + 1) * -(-len(files) // workers)]": (
-            "these are neighbours, a block for each worker; files are dealt out in turn"
+            "these are neighbors, a block for each worker; files are dealt out in turn"
         ),
         "files[worker + 1::workers]": Hints.FROM_0,
         "list(files)": Hints.EVERYTHING,

@@ -38,7 +38,7 @@ _CLIP_WRONG: dict[Callable[[list[float]], float], str] = {
         "the clipped sum is the same on each replica, and apply_gradients adds these up"
     ),
     lambda parts: math.copysign(1.0, sum(parts)): N_(
-        "clipping is not normalising: a gradient that is shorter than 1 stays as it is"
+        "clipping is not normalizing: a gradient that is shorter than 1 stays as it is"
     ),
     lambda parts: _clip(sum(parts) / len(parts)) * len(parts): N_(
         "the replicas' gradients add up to one device's; their mean is smaller, and passes below the bound"
