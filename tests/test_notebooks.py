@@ -52,7 +52,8 @@ def test_a_second_run_changes_nothing(lesson, capsys):
     ignored = new_code_cell("import time\ntime.time_ns()", metadata={"tags": ["nbval-ignore-output"]})
     shown = new_code_cell("import os, sys\nprint(os.environ['DTK_LIVE'])\nprint('b')\n40 + 2")
     port = new_code_cell("import time\nprint(f'127.0.0.1:{time.time_ns() % 60_000}')")
-    path = lesson(shown, new_code_cell(PICTURE), ignored, port)
+    measured = PICTURE.replace("raw=", 'metadata={"image/png": {"alt": str(time.time_ns())}}, raw=')  # as a proof's
+    path = lesson(shown, new_code_cell(measured), ignored, port)
     assert tool.main([str(path)]) == 0
     first = path.read_text()
     assert tool.main([str(path)]) == 0

@@ -93,9 +93,10 @@ def _lasting(cell: Any) -> str:
 
 
 def _without_chance(output: Any) -> dict[str, Any]:
-    """An output without its pictures, and without the lines of a traceback that tell of the other workers."""
+    """An output without its pictures and their words, and without a traceback's lines on the other workers."""
     if "data" in output:
-        return {**output, "data": {k: None if k.startswith("image/") else v for k, v in output.data.items()}}
+        kept = {k: None if k.startswith("image/") else v for k, v in output.data.items()}
+        return {**output, "data": kept, "metadata": {}}
     if "traceback" in output:
         told = [line.rstrip() for line in output.traceback if not OTHERS.fullmatch(line)]
         return {**output, "traceback": [line for line in told if line]}
