@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import nbformat
+from translations import PAGES
 
 from building.lessons import as_page, title
 from building.links import PICTURES, address, is_handed_out, rewritten
@@ -69,11 +70,12 @@ def _texts(language: str) -> Iterator[tuple[str, str]]:
 
 def _lists(language: str) -> Iterator[tuple[str, str]]:
     """The first page of each section of which a language has pages and no first one: their titles, as links."""
+    order = [to.format(language) for to in PAGES.values()]
     for section in SECTIONS:
         files = {PurePosixPath(page): file for file, page in pages(language).items() if page.startswith(f"{section}/")}
         if files and PurePosixPath(section) / "index" not in files:
             lines = [f"# {_SAID[language][section]}", ""]
-            for page, file in files.items():
+            for page, file in sorted(files.items(), key=lambda item: order.index(item[1])):
                 (heading, *_) = re.findall("^# (.+)$", (ROOT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)
                 lines.append(f"- [{heading}]({page.name}.md)")
             yield f"{section}/index", "\n".join(lines) + "\n"
