@@ -29,6 +29,7 @@ SAYS_NOTHING = re.compile(r"<Figure size [^>]*>|<[\w.]+ object[^>]*>|.{0,19}")
 NAMELESS_PICTURE = re.compile(r"!\[\s*\]\(|<img(?![^>]*\balt=[\"'][^\"'])[^>]*>")
 SOLUTION, REPORT = "### BEGIN SOLUTION", "dtk.report("
 FOLDED = re.compile(r"<details>(?:(?!<details>).)*</details>\s*", flags=re.DOTALL)
+WORDLESS = re.compile(r"^## (.+)\n*(?=[|#<]|```|- |\d+\. |!\[|\Z)", flags=re.MULTILINE)
 FENCED = re.compile(r"```.*?```", flags=re.DOTALL)
 
 Notebook = Any  # nbformat's NotebookNode has no types
@@ -166,6 +167,13 @@ def solutions_apart(notebook: Notebook, name: str) -> Iterator[str]:
         yield "an exercise or a solution comes after dtk.report(); the report comes after the last one"
 
 
+def sections_begin_with_words(notebook: Notebook, name: str) -> Iterator[str]:
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            for heading in WORDLESS.findall(FENCED.sub("```", cell.source)):
+                yield f"the section {heading!r} begins without a sentence that says why it comes now"
+
+
 def one_title(notebook: Notebook, name: str) -> Iterator[str]:
     texts = [FENCED.sub("", cell.source) for cell in notebook.cells if cell.cell_type == "markdown"]
     titles = [title for text in texts for title in re.findall(r"^# .*|<h1\b.*", text, flags=re.MULTILINE)]
@@ -208,6 +216,7 @@ RULES: tuple[Rule, ...] = (
     setup_first,
     short_cells,
     solutions_apart,
+    sections_begin_with_words,
     one_title,
     pictures_in_words,
     widgets_have_a_still,
