@@ -26,7 +26,7 @@ from dtk.cli import train
 from dtk.launch import launch
 from dtk.scaling.job import Cluster, Job, Link
 from dtk.scaling.prediction import fit, predict
-from dtk.scaling.timing import step_parts, throughput
+from dtk.scaling.timing import step_parts, throughput_of
 
 BATCH = 32  # examples a replica
 STEPS = 40
@@ -55,7 +55,7 @@ def main() -> int:
         for number in range(rounds):
             for workers in random.Random(number).sample([1, 2, 3, 4], 4):
                 run = dtk.run(batch_of(workers), workers=workers)
-                rates[workers].append(throughput(run.records))
+                rates[workers].append(throughput_of(run))
                 if workers == 1:
                     computes.append(float(step_parts(run).period.median()))
                 sizes = [mark[3] for worker in run.folder.each for mark in worker.lines("marks")]

@@ -4,8 +4,7 @@
     baseline = dtk.baseline(train)       # the same function, one process, one device
     dtk.verify(run, baseline)            # same losses, same weights, or the reason why not
 
-This file is the table of contents. Names load when they are first used, so that `import dtk` is quick
-and starts nothing.
+This file is the table of contents. Names load when they are first used: `import dtk` is quick and starts nothing.
 """
 
 from __future__ import annotations

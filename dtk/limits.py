@@ -65,8 +65,7 @@ def own_core(index: int, share: int) -> int | None:
 def memory() -> Limit:
     """Bytes that are still free, by the machine and the cgroups (v2, v1; also those above).
 
-    What a group could give back at once (its inactive file cache) counts as free, as it does for the system's own
-    "available".
+    What a group could give back at once (its inactive file cache) counts as free, as in the system's "available".
     """
     import psutil
 

@@ -110,7 +110,7 @@ def test_the_evaluator_has_a_lane_with_a_block_for_each_evaluation(tmp_path):
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "evaluator"]
     np.testing.assert_allclose(spans_of(ax, "evaluation", 2), [(1.1, 1.3), (1.4, 1.6)])
     np.testing.assert_allclose(spans_of(ax, "start", 2), [(0.0, 0.2)])
-    (blocks,) = (each for each in ax.collections if each.get_gid() == "evaluation")
+    blocks, __ = (each for each in ax.collections if each.get_gid() == "evaluation")
     assert to_hex(blocks.get_facecolor()[0]).upper() == EVALUATOR_COLOR
     assert "the evaluator; each block is an evaluation" in said(ax)
     assert labels(ax) == ["step 20", "10"]

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 from live_folder import BAR, announce, step
 from test_pace import paced
+from test_restarts_figure import restarted
+from verifying import edit_records
 
+import dtk
+from dtk.language import three
 from dtk.live.follow import Follower
 from dtk.live.text import LogLines, clean
-from dtk.scaling.timing import throughput
+from dtk.scaling.summary import lines
+from dtk.scaling.timing import throughput_of
 from dtk.watch.reader import Reader
 
 
@@ -29,11 +34,17 @@ def test_follower_adds_shares_and_tells_the_time_left(folder):
     assert follower.words() == "step 10/40, loss 1, 1,280 examples/s, ETA 0:00:03"
 
 
-def test_the_rate_is_the_runs_own_pauses_left_out(tmp_path):
-    run = paced(tmp_path)
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_rate_is_the_same_wherever_it_is_said(tmp_path, restart):
+    run = restarted(tmp_path, (1, 29), (25, 33)) if restart else paced(tmp_path)
+    if restart:  # whose last start has another pace
+        for worker in (0, 1):
+            edit_records(run, worker, lambda rows: [[*row[:5], 2 * row[5], 2 * row[6], *row[7:]] for row in rows])
     reader, follower = following(run.folder)
     reader.look()
-    assert follower.rate == pytest.approx(throughput(run.records))
+    assert follower.rate == pytest.approx(throughput_of(run))
+    assert three(follower.rate) in [text.get_text() for text in dtk.plot.throughput(run).texts]
+    assert f"{three(follower.rate)} examples/s" in lines(run)[0]
 
 
 def test_a_step_counts_when_every_replica_has_it(folder):

@@ -110,19 +110,13 @@ def test_the_early_worker_waits_and_the_last_one_does_not():
     times = step_times(frame(two_workers()))
     assert times[times.worker == 0].waiting.tolist() == [0.125] * 4
     assert times[times.worker == 1].waiting.tolist() == [0.0] * 4
-
-
-def test_waiting_is_never_longer_than_the_step():
     rows = [(0, 0, 1, 1, 0.5, 64, 0.0, 0.25), (1, 1, 1, 1, 0.5, 64, 1.0, 1.25)]
-    assert step_times(frame(rows)).waiting.tolist() == [0.25, 0.0]
+    assert step_times(frame(rows)).waiting.tolist() == [0.25, 0.0], "never longer than the step"
 
 
-def test_throughput_is_that_of_all_workers_together():
-    assert throughput(frame(two_workers())) == 256.0
-
-
-def test_the_first_step_does_not_count():
+def test_throughput_is_that_of_all_workers_after_the_first_step():
     rows = two_workers()
+    assert throughput(frame(rows)) == 256.0
     slow = [(w, r, s, e, loss, n, began - 9 * (s == 1), end) for w, r, s, e, loss, n, began, end in rows]
     assert throughput(frame(slow)) == 256.0
     assert step_times(frame(slow)).seconds.max() > 9
@@ -155,8 +149,5 @@ def test_replicas_of_one_worker_are_put_together():
 def test_nothing_recorded_and_one_step_have_no_throughput():
     assert np.isnan(throughput(frame([])))
     assert np.isnan(throughput(frame(two_workers(steps=1))))
-
-
-def test_a_clock_too_coarse_to_tell_gives_no_infinite_rate():
     rows = [(0, 0, 1, 1, 0.5, 64, 1.0, 2.0), (0, 0, 2, 1, 0.5, 64, 2.0, 2.0), (0, 0, 3, 1, 0.5, 64, 2.0, 3.0)]
-    assert throughput(frame(rows)) == pytest.approx(64.0)
+    assert throughput(frame(rows)) == pytest.approx(64.0), "a clock too coarse to tell"

@@ -76,14 +76,11 @@ def test_shares_are_stacked_to_the_global_loss(tmp_path):
     assert [to_hex(patch.get_facecolor()).upper() for patch in stacks(ax)] == [worker_color(k) for k in range(4)]
 
 
-def test_the_baseline_runs_along_the_top(pair):
+def test_the_baseline_runs_along_the_top_or_is_said_to_differ(tmp_path, pair):
     ax = plots.loss_scaling(*pair)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), losses(30))
     assert "2 replicas' shares add up to the loss of one device" in said(ax)
     assert "runs along the top of the stack" in said(ax)
-
-
-def test_a_baseline_that_differs_is_said_to(tmp_path, pair):
     curve = losses(30)
     curve[11:] *= 1.05
     other = fabricate(tmp_path / "other", workers=1, mode="single", steps=30, shares=curve[:, None])
@@ -183,17 +180,14 @@ OF_A_RUN = {
 def test_without_records_the_figure_says_how_to_get_them(tmp_path, name):
     words = said(getattr(plots, name)(fabricate(tmp_path, steps=0))).strip()
     assert words == NO_RECORDS, f"dtk.plot.{name}: return only_text(ax, NO_RECORDS) of dtk/view/canvas.py"
+    assert NO_RECORDS in said(getattr(plots, name)(WorkerFailed("worker 0 raised", worker=0)))
 
 
 def test_timeline_without_records_still_has_the_events(tmp_path):
+    assert NO_RECORDS in said(plots.timeline(WorkerFailed("worker 0 raised", worker=0)))
     ax = plots.timeline(fabricate(tmp_path, steps=0))
     assert NO_RECORDS[1:] in said(ax)
     np.testing.assert_allclose(spans_of(ax, "build", 1), [(0.1, 1.0)])
-
-
-@pytest.mark.parametrize("name", sorted(OF_A_RUN - OTHERWISE | {"timeline"}))
-def test_an_error_without_folder_is_a_figure_too(name):
-    assert NO_RECORDS in said(getattr(plots, name)(WorkerFailed("worker 0 raised", worker=0)))
 
 
 def test_a_cell_that_ends_with_a_figure_shows_no_text_beside_it(pair):
@@ -224,10 +218,20 @@ def test_a_picture_for_someone_who_looks_is_light_or_dark_as_the_page_is(pair, m
     figure.set_facecolor("#222222")  # of a style of one's own
     assert b"prefers-color-scheme" not in picture(figure)
     said = re.findall(r'title="(.*?)"', plots.loss_scaling(pair[0]).figure._repr_html_(), re.DOTALL)
-    assert said[0].startswith("replica 0\nstep 1\nloss ")
-    assert len(said) == 2 * len({each.step for each in pair[0].folder.worker(0).records})
+    assert "step 1\nloss 2.3\nreplica 1 1.15\nreplica 0 1.15" in said, "a column says all"
+    assert len(said) == len({each.step for each in pair[0].folder.worker(0).records})
     assert "worker 1\nexamples/s 3,200" in plots.throughput(pair[0]).figure._repr_html_()
-    assert plots.timeline(pair[0]).figure._repr_html_().count('title="computing: ') == 2 * 6, "steps enlarged"
+    said = re.findall(r'title="(.*?)"', plots.timeline(pair[0]).figure._repr_html_(), re.DOTALL)
+    assert len([words for words in said if words.startswith("computing: ")]) == 2 * 6, "steps enlarged"
+    assert len([words for words in said if words.startswith("step ") and "\ncomputing: " in words]) == 2 * 29
+
+
+def test_every_step_of_a_long_run_says_its_numbers(tmp_path, monkeypatch):
+    monkeypatch.setenv("DTK_LIVE", "widgets")
+    run, alone = (fabricate(tmp_path / name, workers=n, steps=600) for name, n in (("four", 4), ("one", 1)))
+    said = re.findall(r'title="(.*?)"', plots.loss_scaling(run, alone).figure._repr_html_(), re.DOTALL)
+    assert len([words for words in said if words.startswith("steps ") and words.count("replica") == 4]) == 150
+    assert len([words for words in said if words.startswith("one device alone")]) == 150
 
 
 def test_curves_on_new_axes_have_no_workers_colors():
@@ -252,7 +256,7 @@ def test_what_can_not_be_drawn_is_refused_in_one_sentence(pair):
 # ---- throughput, and the fan
 
 
-def test_throughput_stacks_workers_and_marks_the_ideal(pair):
+def test_throughput_stacks_workers_and_marks_the_ideal(pair, tmp_path):
     cluster, alone = pair  # 128 examples a step, each 0.02 s: 6,400 examples/s in both
     ax = plots.throughput(alone, cluster)
     widths = [bar.get_width() for bar in ax.patches]
@@ -261,10 +265,7 @@ def test_throughput_stacks_workers_and_marks_the_ideal(pair):
     assert "2 workers: 1.00 times one device, ideal would be 2" in said(ax)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["baseline", "2 workers"]
     assert "after the first" in said(ax)
-
-
-def test_throughput_of_one_step_says_so(tmp_path):
-    assert "no step after the first" in said(plots.throughput(fabricate(tmp_path, steps=1)))
+    assert "no step after the first" in said(plots.throughput(fabricate(tmp_path / "one", steps=1)))
 
 
 def test_a_bar_is_as_long_as_the_rate_at_its_end(tmp_path):
@@ -308,11 +309,8 @@ def test_it_shows_the_step_that_was_asked_for(tmp_path):
     assert "global loss\n3.5000" in words(ax)
     assert rays(ax) == [(stroke(worker_color(k)), "-", on) for k in (0, 1) for on in (False, True)]
     assert ax.get_title("left") == "strategy.run opens the fan, strategy.reduce closes it"
-
-
-def test_replicas_of_one_process_are_not_called_workers(tmp_path):
-    ax = dtk.plot.fan(fabricate(tmp_path, workers=1, replicas=2, mode="mirrored", steps=2, shares=SHARES))
-    assert "replica 1: 64 examples, share 0.5000" in words(ax)
+    mirrored = fabricate(tmp_path / "one", workers=1, replicas=2, mode="mirrored", steps=2, shares=SHARES)
+    assert "replica 1: 64 examples, share 0.5000" in words(dtk.plot.fan(mirrored)), "not called workers"
 
 
 def test_a_replica_without_examples_adds_nothing_whatever_its_share_says(tmp_path):

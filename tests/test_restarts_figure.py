@@ -65,13 +65,10 @@ def test_the_kept_steps_are_those_of_the_records(tmp_path):
 
 
 def test_an_attempt_without_a_step_and_one_that_is_lost_whole(tmp_path):
-    ax = dtk.plot.restarts(restarted(tmp_path, (1, 19), (12, 16), None, (9, 33)))
+    ax = dtk.plot.restarts(restarted(tmp_path / "four", (1, 19), (12, 16), None, (9, 33)))
     assert "49 steps computed, 33 count: 11 steps were computed up to 3 times" in ax.get_label()
     reasons = [text.get_text() for text in ax.texts if text.get_gid() == "reason"]
     assert reasons == ["worker 1 was killed by SIGKILL"] * 3
     assert [label.get_text() for label in ax.get_yticklabels()] == [f"attempt {number}" for number in (1, 2, 3, 4)]
     assert (1, 12, 16) in spans_drawn(ax, "lost")
-
-
-def test_without_records_it_says_what_to_add(tmp_path):
-    assert dtk.plot.restarts(restarted(tmp_path, None, None)).texts[0].get_text() == NO_RECORDS
+    assert dtk.plot.restarts(restarted(tmp_path / "none", None, None)).texts[0].get_text() == NO_RECORDS

@@ -44,10 +44,7 @@ def test_a_replica_without_examples_adds_nothing(empty):
 def test_a_loss_that_is_nan_with_examples_stays_nan():
     assert np.isnan(global_loss([[1.0, float("nan")]], [[1, 1]])[0])
     assert np.isnan(weighted_loss([[1.0, float("nan")]], [[1, 1]])[0])
-
-
-def test_a_step_without_any_example_has_no_mean():
-    assert np.isnan(weighted_loss([[0.0, 0.0]], [[0, 0]])[0])
+    assert np.isnan(weighted_loss([[0.0, 0.0]], [[0, 0]])[0]), "a step without any example has no mean"
 
 
 def test_by_step_is_steps_by_replicas_and_refuses_duplicates():

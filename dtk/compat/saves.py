@@ -4,8 +4,7 @@ Every worker must go through a save, because reading a variable can be a collect
 call left out. Workers other than the chief save under their own `elsewhere/`, callbacks included, and load what they
 have saved there; docs/explanation/compat.md has what is touched. Keras 2's BackupAndRestore, ModelCheckpoint and
 TensorBoard (tf_keras, and `keras` beside TensorFlow 2.15) take care of this themselves (`workertemp_N`). Where a
-function saves by `tf.train.Checkpoint` itself, the place is its own choice and stays it: there workers that collide get
-an error.
+function saves by `tf.train.Checkpoint` itself, the place is its own choice: workers that collide there get an error.
 """
 
 from __future__ import annotations

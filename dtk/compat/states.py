@@ -183,8 +183,7 @@ def watcher() -> Any:
 def watch(watcher: Any) -> None:
     """From now on all variables are kept in mind; TensorFlow and Keras may be imported or not.
 
-    watcher: its `around` gets each outermost call: what is called, the call itself, its arguments as a tuple and as a
-    dictionary.
+    watcher: its `around` gets each outermost call: what is called, the call, its arguments as a tuple and a dictionary.
     """
     global _watcher
     _watcher = watcher

@@ -2,8 +2,7 @@
 
 Keras reports one loss for all replicas. A tap wraps the model's `train_step` for the time of one `fit` and writes what
 it sees into small variables of each replica: `synchronization=ON_READ`, so that a replica writes its own without any
-communication. A loss is what the step takes a gradient of (`dtk.compat.updates`). Works with Keras 3 and with
-tf_keras.
+communication. A loss is what the step takes a gradient of (`dtk.compat.updates`). Works with Keras 2 and 3.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ class Tap:
     slots: how many steps one call of the train function may make; so many rows are kept for `read`. owner: who attached
     it last, until it is detached; where several recorders take part in one `fit`, one of them owns the tap. batch: what
     a replica's batch was at the last trace. names: of the step's losses, as its code calls them. lost: steps that
-    `read` came too late for. blind: whether there are steps that took no gradient, so that nothing is known of their
-    loss.
+    `read` came too late for. blind: whether there are steps that took no gradient, whose loss is unknown.
     """
 
     owner: Any = None

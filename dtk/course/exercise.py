@@ -221,8 +221,7 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Trial:
-    """An exercise whose answer only a run can judge, such as a training function to be corrected; one that fails gives
-    the hint.
+    """An exercise whose answer only a run can judge, as a training function to correct; one that fails gives the hint.
 
     name: "LESSON.WORD". hint_for: takes the answer, the learner's objects and `draw`, makes its runs on inputs of its
     own, whose numbers it draws by that, and returns the hint for what is wrong, or "" where nothing is. stub: what to

@@ -8,8 +8,7 @@ Students, teachers and graders each need another edition, made from the lessons'
     otter      LESSON/LESSON.ipynb, for `otter assign LESSON.ipynb dist`
 
 Two builds of the same lessons are equal to the byte. A variant draws other numbers for the checks' cases. Hidden cases
-are drawn from a word that students don't know: the lessons are public, so a case that stood in them would be hidden
-from nobody.
+are drawn from a word that students don't know: the lessons are public, so a case in them is hidden from nobody.
 
 The lessons say themselves which cell is an exercise's, which check it and which code solves it: a cell to be filled in
 is tagged `exercise`, a cell that calls `dtk.check` is tagged `check`, and the solution is the Python in a folded text

@@ -3,8 +3,7 @@
 An agent belongs to one kernel. It is to its workers what a kernel is on localhost, with a parent and a guard below it,
 so that they end when it does. What it hears and says are `dtk.launch.messages`, the same in an actor of Ray's as
 through the pipes of `python -m dtk agent`. The kernel's end of the pipes closes with it, where both are on one machine.
-From another machine that takes the network, which may be cut: so the kernel gives signs of life, and without them the
-agent ends by itself.
+From another machine that takes the network, which may be cut: so without the kernel's signs of life the agent ends.
 """
 
 from __future__ import annotations

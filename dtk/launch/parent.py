@@ -4,8 +4,7 @@ The *guard*, started by `warm.py`, takes part in no run. It waits until the kern
 the parent is; then it kills what is below it. Orphans are below it too: a worker's own child process that went into
 another session and whose worker is dead comes to the nearest ancestor that adopts (`PR_SET_CHILD_SUBREAPER`), and not
 to the system's process 1. It has no thread and imports no TensorFlow, so that it hears of a death also while the parent
-is busy importing, and so that the parent may ask the system to be killed with it: that goes by the thread, not by the
-process.
+is busy importing, and so that the parent may ask the system to be killed with it, which goes by the thread.
 
 The *parent* is forked from there, belongs to one kernel, and reports how workers end. With preloading ("warm") it
 imports TensorFlow and Keras once, runs no operation, and forks workers from there; without ("cold") each worker is a

@@ -23,11 +23,10 @@ class Follower:
     """Follows a run's records and events while they are written, as `reader` reads them.
 
     step: the last that every replica has recorded; reached: each member's last. loss: its global loss, NaN before the
-    first. rate: examples/s of all workers together, as `dtk.scaling.timing.throughput` has it. total: the steps that
+    first. rate: examples/s of all workers together, as `dtk.scaling.timing.throughput_of` has it. total: the steps that
     the announced training has, None where that is not known. steps, losses: each step's number, and its global loss as
     curves to be added up: one for each worker, or for each replica where one worker has all; a single one for one
-    replica and for more than 16. evaluator: what the evaluator does, in words. evaluated: its last evaluation, ""
-    before the first.
+    replica and for more than 16. evaluator: what the evaluator does, in words. evaluated: its last evaluation, or "".
     """
 
     def __init__(self, reader: Reader, replicas: int):

@@ -56,8 +56,7 @@ def clean(line: str) -> str:
 class LogLines:
     """Reads a log that another process writes.
 
-    partial: its unfinished last line, as far as it has come. skipped: bytes left out. caught_up: whether the last read
-    came to the end.
+    partial: its unfinished last line so far. skipped: bytes left out. caught_up: whether the last read came to the end.
     """
 
     def __init__(self, path: Path):

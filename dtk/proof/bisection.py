@@ -2,8 +2,7 @@
 
 Each rule rests on two updates made from the same state: the run's, and one device's. Where as many replicas in one
 process make the run's update, the workers did their part, and the program computes something else with several
-replicas; where they don't, the difference is between the workers. What is the same at all steps that were followed is
-no chance.
+replicas; where they don't, the difference is between the workers. What all steps that were followed share is no chance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The mistakes that `dtk.diagnose` knows: what each looks like, and what to write instead.
 
-`make reference` writes docs/reference/mistakes.md of it. N is the number of replicas, B the global batch, n a short
-batch.
+`make reference` writes docs/reference/mistakes.md of it. N is the number of replicas, B a global batch, n a short one.
 """
 
 from __future__ import annotations

@@ -69,8 +69,7 @@ class Steps:
     "killed". unmatched: the variables' names; damaged: the step. recorded: units that could be followed. made: updates
     in all. whole: whether these were all that the run has made, and all were followed. coarse: the relative rounding of
     the coarsest type that the steps compute in, 0 for float32. levels: how much of each variable's change rounding is,
-    by number, where that is more than usual. lines: unit by unit; variables: name and number of values of each; read:
-    all that was judged.
+    by number, where that is more than usual. lines: by unit; variables: names and numbers of values; read: all judged.
     """
 
     followed: tuple[int, ...]

@@ -19,8 +19,7 @@ A run's directory (mode 0700):
         events.jsonl     one line a change of state: {"at": seconds, "state": ..., more}; `events` has the kinds
         variables.jsonl  units.jsonl  states.bin    the state of each step (`dtk.worker.states`)
         losses.jsonl     where a step has several losses: [replica, step, {name: share}]
-        weights-final.npz    of the first model that was recorded, at the end; weights-final-1.npz of the second, and
-                             so on
+        weights-final.npz    of the first model that was recorded, at the end; weights-final-1.npz of the second, …
         result.pkl  error.json   what the function returned; {"type", "message", "traceback"} where it raised
         follow.jsonl     of a follower: a line for each step that it made again (`dtk.worker.follow`)
         stacks.txt       Python stacks, written when dtk asks for them (a stall, a time-out)

@@ -22,8 +22,7 @@ class Record(NamedTuple):
     step and epoch count from 1; replica counts over the whole cluster; loss is the replica's share of the
     global loss (the shares of a step add up to it); examples is what the replica saw in this step; started
     and ended are seconds since the call of `dtk.run`. data is a fingerprint of these examples, whatever their
-    order (`dtk.compat.fingerprint`): the replicas of a step saw what one device saw where theirs add up to
-    its; NaN where unknown.
+    order (`dtk.compat.fingerprint`): the replicas of a step saw what one device saw where theirs add up to its; or NaN.
     """
 
     worker: int
@@ -139,8 +138,7 @@ def evaluations(events: Iterable[Event]) -> pandas.DataFrame:
 def counting(tables: Sequence[pandas.DataFrame]) -> pandas.DataFrame:
     """The rows that count of all attempts of a run, given in their order: the training as if nothing had happened.
 
-    An attempt's steps count up to the one from which a later attempt went on: what a restart trained anew replaces
-    what was lost.
+    An attempt's steps count up to the one from which a later attempt went on, which trained them anew.
 
     >>> lost = frame([(0, 0, step, 1, 0.5, 64, step, step + 0.5) for step in (1, 2, 3)])
     >>> anew = frame([(0, 0, step, 1, 0.4, 64, step + 9, step + 9.5) for step in (2, 3, 4)])

@@ -15,8 +15,7 @@ is no power of 2, halving and doubling takes two steps more than for the power b
 that some links then carry more is left out. The tree is NCCL's pair of binary trees, each for half the data: a worker
 that has children in one is a leaf of the other, so no link carries more than 2 m. Its formula is the limit of
 infinitely small chunks, as in NCCL's own choice of an algorithm (src/graph/tuning.cc).
-The seconds for adding up numbers are not in the formulas: where they were in what was measured, they are in the
-bandwidth.
+The seconds for adding up numbers are not in the formulas: what was measured has them in its bandwidth.
 
 A worker's seconds of computation in a step are taken as lognormal, with a mean and a coefficient of variation (the
 standard deviation over the mean, `spread`), independent of the other workers' and of other steps. The distribution
@@ -190,8 +189,7 @@ class Job:
         pack_bytes: cuts a number of gradient bytes into equal buckets of at most so many (`bytes_per_pack`); 0: one.
         backward: the share of the computation that is the backward pass.
         ready: for each bucket the share of the backward pass after which it is ready; None: by its bytes.
-        overlap: all-reduces may run in the last `overlap` of the backward pass; 0: only after it, 1: as soon as a
-            bucket is ready.
+        overlap: all-reduces may run in the last `overlap` of the backward pass; 0: after it, 1: once a bucket is ready.
         spread: standard deviation over mean of a replica's computation, 0 to 2.
         critical_batch: Bc, in examples (McCandlish et al. 2018); None: no limit.
 

@@ -1,8 +1,7 @@
 """A run, and a scaling study, in a few numbers: how a run ended; a study's efficiency, and where the rest went.
 
 A study has two yardsticks. *Ideal* is n times what one process on one device computes, given the same threads. The
-*ceiling* is what n such processes compute at the same time without any communication: no distribution scheme gets more
-out of these cores.
+*ceiling* is what n such processes compute at the same time without any communication: no scheme gets more of them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pandas
 
 from dtk.language import N_, _, aligned, ngettext, three
 from dtk.scaling.shares import by_step, whole_steps
-from dtk.scaling.timing import PARTS, step_parts, step_times, throughput
+from dtk.scaling.timing import PARTS, step_parts, step_times, throughput_of
 from dtk.watch.waiting import ends
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 def facts(run: Recorded) -> dict[str, Any]:
     """What was trained: steps, epochs, global_batch, first_loss, last_loss, examples_per_second, first_step_seconds.
 
-    examples_per_second is that of `dtk.scaling.timing.throughput`, of all workers together. A value is None where the
-    records don't have it.
+    examples_per_second is `timing.throughput_of`. A value is None where the records don't have it.
     """
     table = run.records
     steps = by_step(table, "examples")
@@ -43,7 +41,7 @@ def facts(run: Recorded) -> dict[str, Any]:
         "global_batch": int(steps.sum(axis=1).max()),
         "first_loss": first,
         "last_loss": last,
-        "examples_per_second": _finite(throughput(table)),
+        "examples_per_second": _finite(throughput_of(run)),
         "first_step_seconds": _finite(by_step(table, "ended").iloc[0].max()),
     }
 
@@ -128,8 +126,7 @@ _COLUMNS += ["ideal", "efficiency", "of_ceiling", *GAPS, "gap", "failed"]
 def apart(records: pandas.DataFrame) -> float:
     """Examples/s of workers without communication: the sum of each one's median over the steps while all computed.
 
-    That is from when the last of them ended its first step until the first of them ended its last. NaN where a worker
-    has no step in that time.
+    That is from when all have ended their first step until one has ended its last. NaN where a worker has no step then.
 
     >>> from dtk.records.tables import frame
     >>> rows = [(w, w, step, 1, 0.5, 64, (1 + w) * step, (1 + w) * (step + 1)) for step in range(1, 9) for w in (0, 1)]
@@ -151,8 +148,7 @@ def measures(run: Recorded, kind: str) -> dict[str, float]:
 
     The parts are medians over the steps, then over the workers. kind: "cluster", "baseline" or "ceiling".
     """
-    records = run.folder.records
-    total = apart(records) if kind == "ceiling" else throughput(records)
+    total = apart(run.records) if kind == "ceiling" else throughput_of(run)
     parts = step_parts(run).groupby("worker")[list(PARTS)].median().median()
     return {"examples_per_second": float(total), **{name: float(parts[name]) for name in PARTS}}
 
@@ -172,8 +168,7 @@ def study_summary(points: pandas.DataFrame) -> pandas.DataFrame:
     - input: what the part input takes longer than in the ceiling.
     - other: the rest. Python's part, and computing that is slower beside communication.
 
-    gap: which of them costs the most efficiency (`losses`); "" where nothing was lost. failed: what was said of the
-    points that failed, or "".
+    gap: which of them costs the most efficiency (`losses`); "" where nothing was lost. failed: the points' messages.
     """
     keys = {
         (scaling, int(row.workers), int(row.global_batch))
@@ -197,8 +192,7 @@ def losses(row: Mapping[str, Any]) -> dict[str, float]:
     """By gap, how much of the efficiency it costs: parts of 1 - efficiency, of a row of `summary`.
 
     What lies between ideal and the ceiling is divided like the seconds of smaller batch and cores, what lies between
-    the ceiling and measured like those of the other four. A gap that noise made negative, or that is not known, is
-    left out.
+    the ceiling and measured like those of the other four. A gap that is negative, by noise, or unknown is left out.
     """
     reached = row["efficiency"]
     ceiling = row["ceiling"] / row["ideal"]

@@ -58,8 +58,7 @@ def step_times(records: pandas.DataFrame) -> pandas.DataFrame:
 def throughput(records: pandas.DataFrame) -> float:
     """Examples per second of all workers together: the median of examples / period over the steps after the first.
 
-    A step's examples are those of all workers, and it ends when the last worker ends it. NaN without a step after the
-    first.
+    A step's examples are those of all workers, and it ends when the last worker ends it. NaN without a second step.
 
     >>> from dtk.records.tables import frame
     >>> rows = [(w, w, step, 1, 0.5, 64, step * 0.5, step * 0.5 + 0.25) for step in (1, 2, 3) for w in (0, 1)]
@@ -69,6 +68,11 @@ def throughput(records: pandas.DataFrame) -> float:
     steps = step_times(records.assign(worker=0))
     period = steps.period.where(steps.period > 0)  # a period of 0 is a clock too coarse to say anything
     return float((steps.examples / period)[steps.step > steps.step.min()].median())
+
+
+def throughput_of(run: Recorded) -> float:
+    """The throughput of a run, wherever one is named: after restarts of the last attempt. NaN without a folder."""
+    return throughput(run.folder.own_records) if run.folder is not None else float("nan")
 
 
 def within_epochs(times: pandas.DataFrame) -> pandas.DataFrame:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import functools
 import html
-import itertools
 import re
 import textwrap
 import time
@@ -25,7 +24,6 @@ from matplotlib.axis import Axis
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure, FigureBase
-from matplotlib.patches import StepPatch
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FixedLocator, MaxNLocator
 from matplotlib.transforms import Bbox
@@ -126,41 +124,41 @@ def image(figure: Figure, style: str = "") -> str:
     source = f"data:image/svg+xml;base64,{base64.b64encode(drawn.encode()).decode()}"
     shown = f'<img alt="{html.escape(label)}" style="display:block;width:100%" src="{source}">'
     seen = Bbox(np.multiply(box.get_points(), figure.dpi))  # px
-    for ax, corners, artist, values in itertools.islice(_pointed_at(figure), _MOST_PLACES):
+    places = list(_pointed_at(figure))
+    for ax, corners, words in places[:: -(-len(places) // _MOST_PLACES) or 1]:
         area = Bbox.intersection(Bbox([corners.min, corners.max]), ax.bbox)
         if area is not None and min(area.size) >= 1:
             at = f"left:{(area.x0 - seen.x0) / seen.width:.2%};top:{(seen.y1 - area.y1) / seen.height:.2%}"
             size = f"width:{area.width / seen.width:.2%};height:{area.height / seen.height:.2%}"
-            named = zip((ax.get_xlabel(), ax.get_ylabel()), values, strict=True)
-            numbers = [f"{name} {value:,.6g}" for name, value in named if np.isfinite(value)]
-            said = "\n".join(each for each in (str(artist.get_label()), *numbers) if each[:1] not in ("", "_"))
-            shown += f'<span style="position:absolute;{at};{size}" title="{html.escape(said)}"></span>'
+            said = html.escape("\n".join(_(each) for each in words if each[:1] not in ("", "_")))
+            shown += f'<span style="position:absolute;{at};{size}" title="{said}"></span>'
     return f'<figure style="position:relative;display:inline-block;margin:1em 0;{style}">{shown}</figure>\n'
 
 
-_MOST_PLACES = 400  # of a figure, that say their numbers
+_MOST_PLACES = 1000  # of a figure, that say their numbers; of more, every second, third or so
 _NEAR = 5.0  # px around a point
+_NO_LEGEND = "_ "  # begins the label of a block
 
 
-def _pointed_at(figure: Figure) -> Iterator[tuple[Axes, Bbox, Any, tuple[float, float]]]:
-    """What says its numbers: its axes, where it is (px), what has its label, and x and y, NaN for none."""
+def _pointed_at(figure: Figure) -> Iterator[tuple[Axes, Bbox, Sequence[str]]]:
+    """What says its numbers, the uppermost last: its axes, where it is (px), and lines, the first a label."""
     for ax in figure.axes:
-        for stairs in (each for each in ax.patches if isinstance(each, StepPatch)):
-            tops, edges, bottoms = stairs.get_data()
-            for top, bottom, *ends in zip(tops, np.broadcast_to(bottoms, len(tops)), edges, edges[1:], strict=False):
-                area = Bbox(ax.transData.transform([(ends[0], bottom), (ends[1], top)]))
-                yield ax, area, stairs, (np.mean(ends), top - bottom)
+        names, labels = (ax.get_xlabel(), ax.get_ylabel()), {}
+        for block in (each for each in ax.collections if str(each.get_label()).startswith(_NO_LEGEND)):
+            yield ax, block.get_paths()[0].get_extents(ax.transData), [str(block.get_label())[len(_NO_LEGEND) :]]
+        if isinstance(ax.xaxis.get_major_locator(), FixedLocator):
+            labels = {at: label.get_text() for at, label in zip(ax.get_xticks(), ax.get_xticklabels(), strict=True)}
         for line in (each for each in ax.lines if each.get_transform() == ax.transData):
             points = np.asarray(line.get_xydata(), float)
-            for point in points if len(points) > 2 else ():
-                at = ax.transData.transform(point)
-                yield ax, Bbox([at - _NEAR, at + _NEAR]), line, tuple(point)
+            for x, y in points if len(points) > 2 and line.get_label() != "_nolegend_" else ():  # ends of error bars
+                at = ax.transData.transform((x, y))
+                numbers = f"{names[0]} {labels.get(x, f'{x:,.6g}')}", f"{names[1]} {y:,.6g}"
+                yield ax, Bbox([at - _NEAR, at + _NEAR]), [str(line.get_label()), *numbers]
         for bars in (each for each in ax.containers if isinstance(each, BarContainer)):
+            flat = bars.orientation == "horizontal"
             for bar in bars:
-                size = (bar.get_width(), np.nan) if bars.orientation == "horizontal" else (np.nan, bar.get_height())
-                yield ax, bar.get_window_extent(), bars, size
-        for block in (each for each in ax.collections if str(each.get_label())[:1] not in ("", "_")):
-            yield ax, block.get_paths()[0].get_extents(ax.transData), block, (np.nan, np.nan)
+                long = bar.get_width() if flat else bar.get_height()
+                yield ax, bar.get_window_extent(), [str(bars.get_label()), f"{names[not flat]} {long:,.6g}"]
 
 
 def ink(ax: Axes) -> Any:
@@ -254,6 +252,19 @@ def row_of_blocks(ax: Axes, row: float, blocks: Sequence[tuple[Any, ...]], heigh
         ax.barh(row, width, height, left, color=color, label="".join(label), lw=0)
         left += width
     return left
+
+
+def block(ax: Axes, row: float, begin: float, end: float, words: str, high: float = 0.72, **style: Any) -> None:
+    """Draw a block of a row, which says these words where the mouse points."""
+    ax.broken_barh([(begin, end - begin)], (row - high / 2, high), label=f"{_NO_LEGEND}{words}", **style)
+
+
+def lasting(what: str, seconds: float) -> str:
+    return _("{name}: {words}", name=what, words=_("{number} ms", number=three(1e3 * seconds)))
+
+
+def steps(first: int, last: int) -> str:
+    return _("step {step}", step=first) if first == last else _("steps {first} to {last}", first=first, last=last)
 
 
 def note(

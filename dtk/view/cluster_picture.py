@@ -18,8 +18,7 @@ class ClusterPicture(list[dict[str, Any]]):
     """The TF_CONFIGs of a run, a list of dict by worker, that shows itself as a picture in a notebook.
 
     Each has `cluster`, job names to lists of "host:port", and `task`, {"type", "index"}. The chief is the task of type
-    "chief", or else worker 0. evaluator: the evaluator's own, which knows the workers and is unknown to them; None in
-    a run without one.
+    "chief", or else worker 0. evaluator: the evaluator's own, which knows the workers and is unknown to them; or None.
     """
 
     def __init__(self, workers: Iterable[dict[str, Any]] = (), evaluator: dict[str, Any] | None = None):

@@ -67,7 +67,7 @@ def loss_scaling(run: Recorded, baseline: Recorded | None = None, ax: Axes | Non
     places = bins.edges(drawn)
     _stack(ax, bins.of(shares.where(total.notna())), places)
     # Steps without a finite loss: an empty place alone could be read as a loss of 0.
-    style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": canvas.ink(ax), "alpha": 0.35, "lw": 0}
+    style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": canvas.ink(ax), "alpha": 0.6, "lw": 0}
     for one, other in spans(np.flatnonzero(drawn.isna()).tolist()):
         ax.axvspan(places[one], places[other + 1], label=_("no finite loss"), **style)
     title = ngettext("The loss of one replica", "The shares of {n} replicas add up to the global loss", count)
@@ -97,6 +97,10 @@ def _stack(ax: Axes, shares: pandas.DataFrame, places: np.ndarray) -> None:
         top, color, name = bottom + shares[replica].to_numpy(), worker_color(replica), replica_name(replica)
         ax.stairs(top, places, baseline=bottom, fill=True, lw=0, color=color, label=name)
         bottom = top
+    for left, right, loss, own in zip(places, places[1:], bottom, shares.to_numpy(), strict=False):
+        parts = [f"{replica_name(replica)} {share:.4g}" for replica, share in zip(shares, own, strict=True)]
+        words = [canvas.steps(round(left + 0.5), round(right - 0.5)), f"{_('loss')} {loss:.6g}", *reversed(parts)]
+        canvas.block(ax, loss / 2, left, right, "\n".join(words), loss, visible=False)
 
 
 def _overlay(ax: Axes, total: pandas.Series, run: Recorded, baseline: Recorded, bins: canvas.Bins) -> tuple[str, str]:

@@ -22,7 +22,6 @@ from dtk.view.palette import CURVE_COLORS
 NO_STEP = N_("no step that the run and its baseline have both recorded with a finite loss")
 _LARGEST = N_("The largest difference is {words}")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
-_LEAST = 1e-9  # where a difference of 0 of two updates is drawn
 
 
 def difference(
@@ -70,15 +69,19 @@ def difference(
     for k, (table, name) in enumerate(zip(tables, names, strict=True)):
         _draw(ax, table, name, k if several else None)
     canvas.by_step(ax, min(table.index.min() for table in tables), max(table.index.max() for table in tables))
-    values = np.concatenate([table.to_numpy().ravel() for table in tables])
-    values = np.log10(values[np.isfinite(values) & (values > 0)])
-    lowest, highest = 10 ** np.floor(values.min()), 10 ** np.ceil(values.max() + 0.1)
-    zeros = any((table.difference == 0).any() for table in tables)
-    ax.set_yscale("symlog", linthresh=lowest, linscale=0.5)
-    ax.set(ylim=(-0.3 * lowest if zeros else lowest, highest), ylabel=_("|cluster − baseline|"))  # noqa: RUF001
+    _logarithmic(ax, np.concatenate([table.to_numpy().ravel() for table in tables]))
+    ax.set_ylabel(_("|cluster − baseline|"))  # noqa: RUF001
     canvas.legend_below(ax, ncols=2)
     canvas.headline(ax, *_words(tables, names))
     return ax
+
+
+def _logarithmic(ax: Axes, values: np.ndarray) -> None:
+    """Set a logarithmic axis for these values, linear from the smallest above 0 down to 0, which has its own tick."""
+    powers = np.log10(values[np.isfinite(values) & (values > 0)])
+    lowest, highest = (10 ** np.floor(powers.min()), 10 ** np.ceil(powers.max() + 0.1)) if len(powers) else (1e-9, 1)
+    ax.set_yscale("symlog", linthresh=lowest, linscale=0.5)
+    ax.set_ylim(-0.3 * lowest if (values == 0).any() else lowest, highest)
 
 
 def _draw(ax: Axes, table: pandas.DataFrame, name: str, number: int | None) -> None:
@@ -164,13 +167,11 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     for k, (replicas, rows) in enumerate(table.groupby("replicas", sort=False)):
         name = _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
         look: dict[str, Any] = {"ms": 3.5, "mew": 0, "color": CURVE_COLORS[k], "label": name}
-        drawn = rows[["apart", "rounding"]].clip(lower=_LEAST)
-        ax.plot(rows.step, drawn.apart, _MARKERS[k], **look)
-        ax.plot(rows.step, drawn.rounding, "--", lw=1.2, color=canvas.ink(ax), label=_("rounding level"))
+        ax.plot(rows.step, rows.apart, _MARKERS[k], **look)
+        ax.plot(rows.step, rows.rounding, "--", lw=1.2, color=canvas.ink(ax), label=_("rounding level"))
     canvas.by_step(ax, 1, max(found.steps, 1))
-    ax.set(yscale="log", ylabel=_("difference of the updates"))
-    low, high = (np.log10(value) for value in ax.get_ylim())
-    ax.set_ylim(10 ** np.floor(low), 10 ** np.ceil(high))
+    _logarithmic(ax, table[["apart", "rounding"]].to_numpy(float).ravel())
+    ax.set_ylabel(_("difference of the updates"))
     differs = table[table.differs].step
     if found.verdict == "failed" and len(differs):
         ax.axvline(differs.min(), color=canvas.ink(ax), lw=0.8, ls=":", label=_("step {step}", step=differs.min()))

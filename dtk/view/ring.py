@@ -150,7 +150,7 @@ def _grid(ax: Axes, seen: Story, step: int, corner: tuple[float, float]) -> None
     for worker, chunks in enumerate(seen.holds[step]):
         top = y + worker * _ROW
         if chunks is None:
-            style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": ink(ax), "alpha": 0.35, "lw": 0}
+            style: dict[str, Any] = {"fill": False, "hatch": "////", "edgecolor": ink(ax), "alpha": 0.6, "lw": 0}
             ax.add_patch(Rectangle((x, top), seen.workers, 1, **style))
             continue
         for chunk, parts in enumerate(chunks):

@@ -33,9 +33,9 @@ _SHOWN = 0.07  # of the axes' height: a segment that is lower holds no text
 def throughput(*runs: Recorded | Study, ax: Axes | None = None, labels: Sequence[str] | None = None) -> Axes:
     """Draw examples/s of all workers together, a bar per run, divided by what each worker contributed to its steps.
 
-    Medians over the steps after the first. The mark is ideal: N times the rate of the first run given that has one
-    replica, for a run of N replicas. Of a study: examples/s by number of workers, ideal, ceiling and measured, with the
-    range of the repeats.
+    Medians over the steps after the first, after restarts of the last attempt. The mark is ideal: N times the rate of
+    the first run given that has one replica, for a run of N replicas. Of a study: examples/s by number of workers,
+    ideal, ceiling and measured, with the range of the repeats.
 
     Args:
         runs: from `dtk.run` and `dtk.baseline`, or one `dtk.Study`.
@@ -54,7 +54,7 @@ def throughput(*runs: Recorded | Study, ax: Axes | None = None, labels: Sequence
     if all(run.records.empty for run in given):
         return canvas.only_text(ax, canvas.NO_RECORDS)
     (ax,) = canvas.axes(ax)
-    rates = [timing.throughput(run.records) for run in given]
+    rates = [timing.throughput_of(run) for run in given]
     sizes = [run.records.replica.nunique() for run in given]
     single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k])), None)
     ends = [rate for rate in rates if np.isfinite(rate)]
@@ -173,7 +173,8 @@ def _throughput(ax: Axes, curve: pandas.DataFrame) -> None:
 def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any) -> None:
     values = curve[name].to_numpy(float)
     spread = np.abs(curve[[f"{name}_min", f"{name}_max"]].to_numpy(float).T - values)
-    ax.errorbar(curve.index, values, spread, ms=5, lw=1.8, capsize=4, label=label, **style)
+    ax.errorbar(curve.index, values, spread, fmt="none", lw=1.8, capsize=4, color=style["color"])
+    ax.plot(curve.index, values, ms=5, lw=1.8, label=label, **style)
 
 
 def _throughput_words(last: Any, name: str, caption: str) -> tuple[str, str]:
@@ -315,7 +316,8 @@ def _of_run(run: Any) -> pandas.DataFrame:
     if run.folder is None or run.records.empty:
         return pandas.DataFrame(columns=list(PARTS))
     table = step_parts(run).groupby("worker")[list(PARTS)].median().rename(index=worker_name)
-    return table.assign(step=timing.step_times(run.records.assign(worker=0)).period[1:].median())  # as examples/s
+    together = timing.step_times(run.folder.own_records.assign(worker=0))
+    return table.assign(step=together.period[1:].median())  # as examples/s
 
 
 def _of_study(study: Any) -> pandas.DataFrame:
@@ -353,16 +355,17 @@ def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None =
     high = 0.6 + sum(0.75 + 0.33 * lane for lane in lanes)
     places = canvas.axes(ax, tuple(lane + 1.4 for lane in lanes), (7.0, high))
     longest = max((float(table.period.iloc[0]) for table in tables if len(table)), default=0.0)
-    kinds = [(PART_COLORS[part], opacity, _(words)) for part, (opacity, words) in _IN_A_LANE.items()]
+    kinds = [Patch(color=PART_COLORS[part], alpha=how, label=_(words)) for part, (how, words) in _IN_A_LANE.items()]
     for place, table, name in zip(places, tables, names, strict=False):
         if table.empty:
             canvas.only_text(place, NOTHING)
             continue
         for lane, row in enumerate(table.itertuples()):
-            lengths = 1e3 * np.diff([0.0, row.begin, row.waited, row.end])
-            blocks = [(long, color, words) for long, (color, __, words) in zip(lengths, kinds, strict=True)]
-            canvas.row_of_blocks(place, lane, blocks)
-            place.patches[-3].set_alpha(_IN_A_LANE["compute"][0])
+            ends = (0.0, row.begin, row.waited, row.end)
+            for kind, begin, end in zip(kinds, ends, ends[1:], strict=False):
+                style = {"color": kind.get_facecolor(), "lw": 0, "gid": kind.get_label()}
+                words = canvas.lasting(str(kind.get_label()), end - begin)
+                canvas.block(place, lane, 1e3 * begin, 1e3 * end, words, 0.62, **style)
         place.axvline(1e3 * float(table.period.iloc[0]), color=canvas.ink(place), lw=1.2, ls=(0, (4, 2)))
         canvas.name_rows(place, [bytes_of(size) for size in table.bytes], 0.1)
         place.tick_params(axis="y", labelsize=9)
@@ -372,8 +375,7 @@ def overlap(*runs: Recorded, step: int | None = None, labels: list[str] | None =
         canvas.headline(place, _("{name}: {words}", name=name, words=title) if named else title, caption)
     places[-1].set_xlabel(_("ms since the step before ended"))
     if longest:
-        patches = [Patch(color=color, alpha=opacity, label=words) for color, opacity, words in kinds]
-        canvas.legend_below(places[0], patches)
+        canvas.legend_below(places[0], kinds)
     return places[0]
 
 

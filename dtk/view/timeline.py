@@ -22,6 +22,7 @@ from dtk.records.events import Failed, FaultCame, Finished, Running, Starting, o
 from dtk.records.tables import Recorded, evaluations
 from dtk.scaling import timing
 from dtk.scaling.timing import PARTS, fates, last_to_begin, spans, typical_steps, within_epochs
+from dtk.view import canvas
 from dtk.view.canvas import NO_RECORDS, axes, by_step, headline, ink, legend_below, name_rows, note, only_text, wrapped
 from dtk.view.palette import CURVE_COLORS, EVALUATOR_COLOR, PART_COLORS, PART_NAMES
 from dtk.watch.waiting import called, ends
@@ -137,10 +138,11 @@ def _draw(ax: Axes, lane: _Lane, span: tuple[float, float] | None = None) -> Non
     """Draw a lane's blocks, faults and failure; span: the seconds that are looked at, where that is not all of it."""
     _block(ax, lane, "start", lane.since, lane.running)
     if lane.evaluator:
-        bars = np.c_[lane.evaluations.started, lane.evaluations.ended - lane.evaluations.started]
         # A thin line around each: evaluations that follow at once would look like a single long one.
         colors = {"facecolor": EVALUATOR_COLOR, "edgecolor": ax.get_facecolor()}
-        ax.broken_barh(bars, (lane.worker - 0.36, 0.72), gid="evaluation", lw=1, **colors)
+        for its in lane.evaluations.itertuples():
+            words = canvas.lasting(_("step {step}", step=its.step), its.ended - its.started)
+            canvas.block(ax, lane.worker, its.started, its.ended, words, gid="evaluation", lw=1, **colors)
     else:
         done = lane.built if np.isfinite(lane.built) else lane.last
         _block(ax, lane, "build", lane.running, done)
@@ -159,9 +161,8 @@ def _draw(ax: Axes, lane: _Lane, span: tuple[float, float] | None = None) -> Non
 
 def _block(ax: Axes, lane: _Lane, phase: str, begin: float, end: float) -> None:
     if end > begin:
-        words = _("{name}: {words}", name=_(_NAMES[phase]), words=_("{number} ms", number=three(1e3 * (end - begin))))
-        place: Any = [(begin, end - begin)], (lane.worker - 0.36, 0.72)
-        ax.broken_barh(*place, gid=phase, label=words, **_style_of(ax, phase))
+        words = canvas.lasting(_(_NAMES[phase]), end - begin)
+        canvas.block(ax, lane.worker, begin, end, words, gid=phase, **_style_of(ax, phase))
 
 
 def _style_of(ax: Axes, phase: str) -> dict[str, Any]:
@@ -183,15 +184,21 @@ def _stacked(ax: Axes, lane: _Lane, span: tuple[float, float] | None) -> None:
     after = each[each.begin > each.end.shift()]
     columns_of_steps = [each.begin[:: -(-len(each) // _COLUMNS)], each.end[-1:], paused.end, after.begin]
     edges = np.unique(np.concatenate(columns_of_steps))
-    low = np.full(len(edges), lane.worker + 0.36)
+    low, inside = np.full(len(edges), lane.worker + 0.36), {}
     for part in reversed(PARTS):
         mine = parts[parts.part == part]
         ends = mine[["begin", "end"]].to_numpy().ravel()
         so_far = np.cumsum(np.c_[np.zeros(len(mine)), mine.end - mine.begin].ravel())
-        inside = np.diff(np.interp(edges, ends, so_far)) if len(mine) else np.zeros(len(edges) - 1)
-        high = low - 0.72 * np.append(inside / np.diff(edges), 0.0)
+        inside[part] = np.diff(np.interp(edges, ends, so_far)) if len(mine) else np.zeros(len(edges) - 1)
+        high = low - 0.72 * np.append(inside[part] / np.diff(edges), 0.0)
         ax.fill_between(edges, low, high, step="post", color=PART_COLORS[part], lw=0, gid=part)
         low = high
+    for k, (begin, end) in enumerate(itertools.pairwise(edges)):
+        own = each.index[(each.begin >= begin) & (each.begin < end)]
+        if len(own):
+            parts = [canvas.lasting(_(PART_NAMES[part]), inside[part][k]) for part in PARTS if inside[part][k]]
+            words = "\n".join([canvas.steps(own[0], own[-1]), *parts])
+            canvas.block(ax, lane.worker, begin, end, words, visible=False)
 
 
 def _enlarge(ax: Axes, lanes: list[_Lane], times: pandas.DataFrame, chosen: list[int]) -> None:
@@ -320,8 +327,9 @@ def restarts(run: Recorded, ax: Axes | None = None) -> Axes:
     for row in range(count):
         mine = table[table.attempt == row + 1]
         for kind, part in mine.groupby("kind"):
-            bars = [(first - 0.5, end - first + 1) for first, end in spans(part.step.tolist())]
-            ax.broken_barh(bars, (row - _HIGH / 2, _HIGH), gid=kind, **_style(ax, kind))
+            for begin, end in spans(part.step.tolist()):
+                words = _("{name}: {words}", name=_(_KINDS[kind]), words=canvas.steps(begin, end))
+                canvas.block(ax, row, begin - 0.5, end + 0.5, words, _HIGH, gid=kind, **_style(ax, kind))
         if failed := said.get(row + 1):  # what ended the attempt stands beneath its bar
             first, *more = wrapped(re.split("; |；", failed)[0], _WIDE)  # noqa: RUF001
             place: dict[str, Any] = {"va": "top", "fontsize": 8.5, "gid": "reason", "ground": True}

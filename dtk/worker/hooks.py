@@ -26,8 +26,7 @@ from dtk.worker.progress import Known, Progress, check_strategy, evaluated, eval
 class _Hook:
     """What gets a base class of TensorFlow's or Keras's when one is made.
 
-    The process that workers are forked from imports the class, and must import neither; and each worker has its own
-    Keras, 2 or 3.
+    The process that workers are forked from imports the class, and must import neither; a worker has its own Keras.
     """
 
     base: str  # its name in TensorFlow
@@ -182,8 +181,7 @@ class EstimatorRecorder(_Hook):
     EstimatorSpec, divided by the number of replicas), the number of examples, their fingerprint, and start and end. It
     saves the variables at the end. Epoch is 1 throughout.
 
-    Under `dtk.run` or `dtk.baseline` a training without this hook gets one. Elsewhere it records nothing and prints
-    that once.
+    Under `dtk.run` or `dtk.baseline` a training without this hook gets one. Elsewhere it records nothing, and says so.
     """
 
     base = "compat.v1.train.SessionRunHook"

@@ -49,8 +49,7 @@ _TOLD = ("name", "identity", "dtype", "shape", "kept", "trainable")  # of a vari
 class Snapshot(NamedTuple):
     """What the variables that are compared hold at one moment; values share memory with TensorFlow's.
 
-    marks: of each what is another once it was written: where its values lie, or the value itself of single numbers,
-    which are copied.
+    marks: of each what is another once it was written: where its values lie, or the value of single numbers, copied.
     """
 
     values: dict[Variable, list[Any]]
