@@ -1,4 +1,4 @@
-"""What pages look like: nothing wider than the screen, nothing missing, at three widths, light and dark.
+"""What pages look like: nothing wider than the screen, nothing missing, a header of one line, light and dark.
 
 The pictures are in out/site/views, for people to look at.
 """
@@ -10,9 +10,10 @@ import json
 import pytest
 from markup import LOOKED_AT
 
-WIDTHS = (400, 900, 1600)
+WIDTHS = (400, 1024, 1600)
 # Pictures that did not come, and what sticks out of the page; a part that scrolls by itself may be wider.
 LOOK = """() => ({
+    header: document.querySelector('.bd-header').offsetHeight,
     missing: [...document.images].filter((image) => image.complete && !image.naturalWidth).map((image) => image.src),
     wide: document.documentElement.scrollWidth - window.innerWidth,
     hidden: [...document.querySelectorAll('.bd-article pre, .bd-article table')]
@@ -51,7 +52,7 @@ def test_nothing_sticks_out_and_nothing_is_missing(visit, reports, seconds, page
     place = reports / "views"
     place.mkdir(exist_ok=True)
     tab.screenshot(path=place / f"{page.replace('/', '-')}-{width}-{theme}.png", full_page=True)
-    assert seen == {"missing": [], "wide": 0, "hidden": []}
+    assert seen == {"header": 80, "missing": [], "wide": 0, "hidden": []}
 
 
 def test_a_picture_keeps_its_ground_on_light_and_loses_it_on_dark(visit):
