@@ -230,10 +230,10 @@ def _value(ax: Axes, place: tuple[float, float], words: str, color: Any, fontsiz
 # ---- who waited for whom
 
 NOTHING = N_("no worker that could not go on: nothing was started, or the run ended well or goes on")
-_WIDE, _HIGH = 2.3, 0.78  # of a box, in the units of the axes; the figure is as wide as _SPAN of them
+_WIDE, _HIGH = 2.3, 0.9  # of a box, in the units of the axes; the figure is as wide as _SPAN of them
 _SPAN = 8.6
 _INCHES = 7.0
-_CHARACTERS = 29  # of a line of text in a box
+_CHARACTERS = 26  # of a line of text in a box
 _APART = 4  # workers that get a box each; of more, those that do the same and wait for the same share one
 
 
@@ -296,7 +296,7 @@ def _circle(count: int) -> list[tuple[float, float]]:
     if count <= 2:
         return [(-across * 0.75, 0.0), (across * 0.75, 0.0)][:count]
     # So flat that the figure stays small, and so high that two boxes one above the other have room for an arrow.
-    up = max(0.9, count * 0.27)
+    up = max(1.0, count * 0.27)
     angles = [2 * math.pi * (k + 0.5 * (count % 2 == 0)) / count for k in range(count)]
     return [(-across * math.cos(angle), up * math.sin(angle)) for angle in angles]
 
@@ -315,8 +315,8 @@ def _box(ax: Axes, states: list[State], middle: tuple[float, float], source: boo
     lines += wrapped(state.line, _CHARACTERS)[:1] if state.line and not state.ended else []
     name = names(states) if len(states) <= _APART else ngettext("{n} worker", "{n} workers", len(states))
     text: dict[str, Any] = {"va": "top", "zorder": 5, "linespacing": 1.15}
-    ax.text(left + 0.23, middle[1] + 0.32, name, fontsize=8.5, fontweight="bold", gid="worker", **text)
-    ax.text(left + 0.23, middle[1] + 0.1, "\n".join(lines), fontsize=7.0, gid="state", **text)
+    ax.text(left + 0.23, middle[1] + 0.38, name, fontsize=8.5, fontweight="bold", gid="worker", **text)
+    ax.text(left + 0.23, middle[1] + 0.15, "\n".join(lines), fontsize=8.0, gid="state", **text)
     return frame
 
 
