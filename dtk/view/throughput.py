@@ -53,7 +53,7 @@ def throughput(*runs: Recorded | Study, ax: Axes | None = None, labels: Sequence
     names = canvas.names_of([_label(run) for run in given] if labels is None else labels, len(given))
     if all(run.records.empty for run in given):
         return canvas.only_text(ax, canvas.NO_RECORDS)
-    (ax,) = canvas.axes(ax)
+    (ax,) = canvas.axes(ax, size=(7.0, 1.7 + 0.65 * len(given)))
     rates = [timing.throughput_of(run) for run in given]
     sizes = [run.records.replica.nunique() for run in given]
     single = next((k for k, size in enumerate(sizes) if size == 1 and np.isfinite(rates[k])), None)
