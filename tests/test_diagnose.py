@@ -12,9 +12,10 @@ from verifying import END, STEPS, edit_events, edit_records, replaced, restarted
 
 import dtk
 from dtk.proof.bisection import beside_a_penalty
+from dtk.proof.evidence import aside
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Part
-from dtk.records.events import Finished, Traced
+from dtk.records.events import Finished, Optimizer, Traced, Updates
 
 ROOT = Path(__file__).parent.parent
 
@@ -42,15 +43,13 @@ def test_wrong_arguments_are_no_diagnosis(make):
 # --- what was trained
 
 
-def test_the_global_batch_and_the_steps(make):
+def test_the_global_batch_the_steps_and_the_seeds(make):
     twice, half = (np.full((STEPS, 2), count) for count in (32, 8))
-    assert "64 examples" in told(*pair(make, examples=twice), mistake="global batch")
-    assert "2 times as many" in told(*pair(make, examples=twice), mistake="global batch")
+    assert "32 on one device, 2 times as many" in told(*pair(make, examples=twice), mistake="global batch")
+    later = np.where(np.arange(STEPS)[:, None] < 9, 16, twice)  # as where one side drops a short batch
+    assert "step 10: cluster 64 examples" in told(*pair(make, examples=later), mistake="steps")
     assert "1/2 of it" in told(*pair(make, examples=half), mistake="global batch")
     assert "25 steps" in told(make(), make("single", steps=25), mistake="steps")
-
-
-def test_seeds(make):
     assert "seed 4" in told(*pair(make, seed=4), mistake="start")
 
 
@@ -212,6 +211,10 @@ def test_workers_that_drifted_apart(make):
         said(side, Traced, optimizer="sgd", clips=None, rate=rate)
     told(run, baseline, mistake="set by hand")
     told(scoped(run, 1, None), baseline, mistake="not in scope")
+    said(run, Updates, optimizers=[Optimizer(name="sgd", variables=["w:0"], made=1, recorded=1)], models=1)
+    lines = [f'{{"name": "{name}", "trainable": true}}\n' for name in ("w", "copy")]
+    (run.folder.worker(0).path / "variables.jsonl").write_text("".join(lines))
+    assert [aside(run.folder, [name]) for name in ("w", "copy")] == [False, True]  # a copy may be trainable
 
 
 def test_a_small_difference_is_a_penalty_only_along_the_weights():
@@ -222,8 +225,7 @@ def test_a_small_difference_is_a_penalty_only_along_the_weights():
 def test_a_batch_for_each_worker_that_trains_alone(make):
     data = np.random.default_rng(4).normal(size=(STEPS, 2))
     facts = {"examples": np.full((STEPS, 2), 32), "data": data, "change": other_losses}
-    run, baseline = pair(make, **facts)
-    told(run, baseline, mistake="global batch")
+    told(*pair(make, **facts), mistake="global batch")
     run, baseline = pair(make, **facts)
     told(scoped(run, 2), baseline, mistake="global batch")
     run, baseline = pair(make, **facts)

@@ -28,6 +28,7 @@ TOLD = {
     "not summed": "not summed",
     "words by fit, masked, eagerly": "own mean",
     "words, own words, not divided": "own mean",
+    "accumulated, clipped": "clipping",
     "examples counted, averaged": "set by hand",
     "noise but on worker 1": "other draws",
 }
@@ -314,9 +315,8 @@ def test_an_evaluation_may_be_one_call_here_and_several_there():
 
         class Counted(keras.layers.Layer):
             def build(self, _):
-                self.calls = self.add_weight(
-                    shape=(), dtype="int32", initializer="zeros", trainable=False, aggregation="only_first_replica"
-                )
+                facts = {"dtype": "int32", "initializer": "zeros", "trainable": False}
+                self.calls = self.add_weight(shape=(), aggregation="only_first_replica", **facts)
 
             def call(self, flow):
                 self.calls.assign_add(1)
@@ -372,9 +372,8 @@ def test_variables_whose_names_differ_by_their_last_number_are_told_apart():
 
         def share(batch):
             with tf.GradientTape() as tape:
-                loss = tf.nn.compute_average_loss(
-                    batch * (module.weights[0] - module.weights[1]) ** 2, global_batch_size=8
-                )
+                first, second = module.weights
+                loss = tf.nn.compute_average_loss(batch * (first - second) ** 2, global_batch_size=8)
             for weight, change in zip(module.weights, tape.gradient(loss, module.weights), strict=True):
                 weight.assign_sub(0.1 * tf.distribute.get_replica_context().all_reduce("sum", change))
             return loss

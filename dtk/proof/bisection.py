@@ -43,9 +43,8 @@ def look_at_scope(case: Case) -> Diagnosis | None:
         "the model was made under {strategy}, outside of the {run}'s with {n} replicas, so that each worker trains by "
         "itself: {failed}"
     )
-    strategy = scope.strategy or _("the default strategy")
-    what = _(what, strategy=strategy, run=case.ours.name, n=case.replicas, failed=case.failed.what)
-    return case.found("not in scope", what)
+    numbers = {"run": case.ours.name, "n": case.replicas, "failed": case.failed.what}
+    return case.found("not in scope", _(what, strategy=scope.strategy or _("the default strategy"), **numbers))
 
 
 def look_at_parting(case: Case) -> Diagnosis | None:
@@ -87,9 +86,9 @@ def look_at_between(case: Case) -> Diagnosis | None:
     """Something other than a step that changed the state: a learning rate, a callback, the start."""
     if case.failed.reason != "between" or case.one is None:
         return None
-    if told_by([part.name for part in case.one.parts]) == "learning rate":
-        return case.found("learning rate", case.failed.what)
-    return case.found("start" if case.failed.step == 1 else "set by hand", case.failed.what)
+    rates = told_by([part.name for part in case.one.parts]) == "learning rate"
+    other = "start" if case.failed.step == 1 else "set by hand"
+    return case.found("learning rate" if rates else other, case.failed.what)
 
 
 def look_at_settings(case: Case) -> Diagnosis | None:
@@ -104,8 +103,14 @@ def look_at_untrained(case: Case) -> Diagnosis | None:
     """Variables that no gradient changes, which a step sets otherwise than one device."""
     if case.failed.reason != "update" or case.one is None:
         return None
-    untrained = aside(case.ours.run.folder, [part.name for part in case.one.parts])
-    return case.found("set by hand", _where(case)) if untrained else None
+    ours, line = case.ours.run.folder, next(line for line in case.one.lines if line["wrong"])
+    changed = [case.one.variables[n][0] for n, size in zip(line["numbers"], line["size"], strict=True) if size]
+    gathers = any(line.get("targets", [1])) and aside(ours, changed)  # gradients, and applies none
+    told = not case.shared_by_replicas or bool(case.ours.steps) != case.ours.of_calls or _factor(case.one.parts)
+    if (gathers and told) or not aside(ours, [part.name for part in case.one.parts]):
+        return None
+    where, both = _where(case), ["replica gradient", "set by hand"]
+    return either(where, both, [*case.facts()]) if gathers else case.found("set by hand", where)
 
 
 def look_at_factor(case: Case) -> Diagnosis | None:
@@ -113,9 +118,13 @@ def look_at_factor(case: Case) -> Diagnosis | None:
     if case.failed.reason not in ("update", "loss") or case.one is None or case.replicas < 2:
         return None
     n, factor, names = case.replicas, _factor(of_gradients(case.one)), {part.name for part in case.one.parts}
-    if factor is not None and case.failed.reason == "update" and names <= {*case.one.kept.values()}:
+    kept = {*case.one.kept.values()}
+    all_alike = names <= kept and (2 * len(names) > len(kept) or not _rate_compared(case))  # a few have no own rate
+    if all_alike and factor is not None and case.failed.reason == "update":
         what = N_("{where}: {factor:.4g} times as far, though the optimizer's own variables change alike")
-        return case.found("learning rate", _(what, where=_where(case), factor=factor))
+        said, held = _(what, where=_where(case), factor=factor), [each[0] for each in case.one.variables]
+        copied = any(held.count(name) > 1 for name in names)  # which of the two an optimizer has, names don't tell
+        return either(said, ["learning rate", "set by hand"]) if copied else case.found("learning rate", said)
     of_loss = {n: "local mean", 1 / n: "divided twice", n * n: "scaled twice", 1 / n**2: "scaled twice"}
     value = next((value for value in of_loss if factor is not None and abs(factor / value - 1) < SAME_RATIO), None)
     if value is None:
@@ -258,11 +267,11 @@ def _grown(case: Case) -> tuple[str, float] | None:
     return ("", 0.0) if steps else None
 
 
-def whole_penalty(case: Case) -> Diagnosis:
+def whole_penalty(case: Case, steps: Steps) -> Diagnosis:
     """Gradients that are one device's but for multiples of the weights."""
     why = N_("the gradients differ by multiples of the weights alone: each replica adds the penalty, or decay, whole")
-    if case.failed.reason == "loss" and case.excess[_step(case) - 1] < 0:
-        why = N_("the gradients differ by multiples of the weights alone: the penalty is divided once too often")
+    if sum((1 if p.name in steps.kept else -1) * (p.toward[0] - p.toward[1]) for p in of_gradients(steps)) < 0:
+        why = N_("the gradients differ by multiples of the weights alone: a penalty, or decay, is left out or divided")
     return _of_program(case, "regularisation", _(why))
 
 
@@ -310,7 +319,7 @@ def _own_gradients(case: Case) -> Diagnosis | None:
     if (np.abs(case.excess[steps]) > NOISE * np.abs(case.other[steps])).any():
         return None
     if beside_a_penalty(of_gradients(case.one), 1.0):
-        return whole_penalty(case)
+        return whole_penalty(case, case.one)
     why = N_(
         "the replicas' gradients are not those of their shares of the loss, such as clipped, normalized or noisy ones, "
         "or without what other replicas contribute (a gather that passes no gradient)"

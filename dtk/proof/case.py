@@ -103,9 +103,8 @@ class Case:
     @cached_property
     def base_prints(self) -> np.ndarray:
         """The baseline's fingerprints, `(steps,)`; NaN where unknown, or without a baseline."""
-        if self.theirs is None:
-            return np.full(self.steps, np.nan)
-        return self.theirs.prints.sum(axis=1)[: self.steps]
+        unknown = np.full(self.steps, np.nan)
+        return unknown if self.theirs is None else self.theirs.prints.sum(axis=1)[: self.steps]
 
     @cached_property
     def same_data(self) -> bool | None:

@@ -15,7 +15,7 @@ from dtk.errors import VerificationError
 from dtk.language import N_, _, first_three, relative
 from dtk.proof.mistakes import MISTAKES
 from dtk.records import RunFolder
-from dtk.records.events import Finished, Loop, of_kind
+from dtk.records.events import Finished, Loop, Updates, of_kind
 from dtk.records.facts import DRAWN, MOVING, RATES, by_ring, outside
 from dtk.records.tables import NAMED, RunLike
 from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
@@ -214,8 +214,10 @@ def parted(run: RunFolder) -> Parted | None:
 
 
 def aside(run: RunFolder, names: Collection[str]) -> bool:
-    """Whether these are neither weights that are trained nor variables of these."""
+    """Whether no optimizer updates these or keeps them of a weight, as of a model's copy, which may be trainable."""
     trained = {each["name"] for each in run.worker(0).lines("variables") if each.get("trainable")}
+    made = [one for event in of_kind(run.worker(0).events, Updates) for one in event.optimizers]
+    trained = trained & {name.partition(":")[0] for one in made for name in one.variables} or trained
     return bool(names) and not any(name in trained or weight_of(name, trained) for name in names)
 
 

@@ -35,13 +35,12 @@ def look_at_counts(case: Case) -> Diagnosis | None:
         return found("steps", what) if what else None
     first = int(apart[0])
     mine, other, what = int(case.examples[first]), int(base[first]), EXAMPLES
-    whole = n > 1 and bool((case.examples[apart] == n * base[apart]).all())
-    if whole:
+    if n > 1 and not first and bool((case.examples[apart] == n * base[apart]).all()):
         what = N_(
             "{step} has {mine} examples in the {run}, {other} on one device, {n} times as many: each of the {n} "
             "replicas reads a whole batch"
         )
-    elif n > 1 and mine * n == other:
+    elif n > 1 and not first and mine * n == other:
         what = N_(
             "{step} has {mine} examples in the {run}, {other} on one device, 1/{n} of it: the batch of one replica is "
             "taken for the global one"
@@ -49,7 +48,7 @@ def look_at_counts(case: Case) -> Diagnosis | None:
     elif case.ours.of_calls:  # what they are given need not be examples
         return None
     said = _(what, step=case.ours.at(first + 1), mine=mine, run=case.ours.name, whom=_("one device"), other=other, n=n)
-    return found("global batch" if whole or first == 0 else "steps", said)
+    return found("steps" if first else "global batch", said)
 
 
 def _other_epochs(case: Case) -> str:
@@ -107,8 +106,7 @@ def look_at_examples(case: Case) -> Diagnosis | None:
 
 def _who(case: Case, apart: np.ndarray) -> str:
     """The workers that read other examples than replicas in one process; "" for all, or where nothing tells."""
-    theirs = case.many.theirs if case.many is not None else None
-    others = case.prints[:0] if theirs is None else theirs.prints[: case.steps]
+    others = case.many.theirs.prints[: case.steps] if case.many and case.many.theirs else case.prints[:0]
     each = (np.abs(case.prints[: len(others)] - others) > SAME_DATA)[apart[: len(others)]].any(axis=0)
     who = [_("worker {worker}", worker=worker) for worker in np.unique(np.flatnonzero(each) // case.ours.run.replicas)]
     return _(" and ").join(who) if len(who) < case.ours.run.folder.workers else ""
@@ -129,10 +127,8 @@ def _over_an_epoch(case: Case, over: str, whole: bool, anew: list[str]) -> Diagn
         also = ("other data" if alone else "worker order", "order")
         return found("augmentation", because(over, "augmentation"), stateful[:3], also)
     # One epoch, or epochs that end early: nothing tells which examples there are in all.
-    order = [] if alone else ["worker order"]
-    python = ["python data"] if case.operations.python else []
-    steps = ["steps"] if case.ours.steps != case.theirs.steps else []
-    suspects = [*steps, *python, *order, "order", "other data", "augmentation", *anew]
+    suspects = ["steps"] * (case.ours.steps != case.theirs.steps) + ["python data"] * bool(case.operations.python)
+    suspects += [*["worker order"] * (not alone), "order", "other data", "augmentation", *anew]
     return either(over, suspects, [*case.operations.python, *case.operations.augments][:3])
 
 

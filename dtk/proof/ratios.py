@@ -36,7 +36,8 @@ def look_at_shares(case: Case) -> Diagnosis | None:
         return None
     if case.ours.of_calls:
         return _look_at_targets(case)
-    if not alike(shares).all() or abs(shares[0, 0] - case.other[0]) > RTOL * abs(case.other[0]):
+    trained = case.one is not None and case.one.step == case.failed.step  # by it, in each replica
+    if trained or not alike(shares).all() or abs(shares[0, 0] - case.other[0]) > RTOL * abs(case.other[0]):
         return None
     what = N_(
         "at every step all {n} replicas recorded the same loss, at step 1 {loss:.3g}, which is that of {whom}: a value "
@@ -86,7 +87,7 @@ def _beside_a_penalty(case: Case, step: int) -> Diagnosis | None:
         return None
     parts = of_gradients(steps)
     if beside_a_penalty(parts, 1.0):
-        return whole_penalty(case)
+        return whole_penalty(case, steps)
     for key, value, what in _known(case, step):
         # After its first step, what an optimizer keeps holds earlier gradients, too.
         left = any(part.left(value)[0] > SAME_RATIO for part in parts)

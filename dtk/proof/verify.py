@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtk.errors import VerificationError
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _, first_three, ngettext
 from dtk.proof.evidence import Evidence, check_arguments, check_replicas_agree, collect
 from dtk.proof.following import Following, can_be_followed, check_every_step, without_states
 from dtk.proof.mistakes import MISTAKES
@@ -168,7 +168,7 @@ def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
     if recorded < made and not (RecordedStates(ours.run.folder).complete and (recorded or not stood_still(ours.run))):
         what = N_("{left} of the {made} updates that the {run} made were not recorded: {missing}")
         each = [one for one in said[0][0].optimizers if one.recorded < one.made]
-        missing = [f"{one.name} {one.made - one.recorded}/{one.made} ({', '.join(one.variables)})" for one in each]
+        missing = [f"{one.name} {one.made - one.recorded}/{one.made} ({first_three(one.variables)})" for one in each]
         what = _(what, left=made - recorded, made=made, run=ours.name, missing=_(" and ").join(missing))
         remedy, numbers = _(MISTAKES["unrecorded"].remedy), {"made": made, "recorded": recorded}
         raise VerificationError(what, reason="updates", remedy=remedy, numbers=numbers)

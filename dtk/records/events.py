@@ -181,7 +181,7 @@ class Augments(Event, state="augments"):
 class Optimizer:
     """One optimizer at the function's end.
 
-    variables: names of the first that it updates, "…" for more. made: its updates; recorded: those in recorded steps.
+    variables: names of those that it updates. made: its updates; recorded: those in recorded steps.
     pace: the fewest and the most updates in a recorded step of a loop, where there were several.
     """
 

@@ -27,6 +27,7 @@ SAME_ORDER = N_(
     "all workers must make the same collectives in the same order, of the same shapes, and the same number of steps "
     "(evaluate and predict, too)"
 )
+_ONE_SHAPE = N_("make gradients that come as rows (embeddings, categorical columns) dense before they are applied")
 
 # dtk's own sentence, which AutoGraph and TensorFlow's executor (2.15 to 2.21) raise again as an error of their own:
 # of ours only this text is left in it.
@@ -69,7 +70,7 @@ def _meant(kind: str, message: str) -> str:
     return _stable(kind, message)
 
 
-def mismatch(message: str) -> str:
+def mismatch(message: str, session: bool = False) -> str:
     """What TensorFlow means that found different shapes or types at the ends of one collective; "" for others."""
     flat = " ".join(message.split())
     if found := _MISMATCH.search(flat):
@@ -80,8 +81,10 @@ def mismatch(message: str) -> str:
         ends = sorted(known.get(each, each) for each in names)
     else:
         return ""
-    what = _("the workers met in different collectives: {one} and {two}", one=ends[0], two=ends[1])
-    return in_words(what, _(SAME_ORDER))
+    what = N_("the workers met in different collectives: {one} and {two}")
+    if session:  # of TensorFlow 1, in whose graph a collective keeps the shape that it has at first
+        what = N_("a collective of the Estimator's graph met two shapes, {one} and {two}, and can have one alone")
+    return in_words(_(what, one=ends[0], two=ends[1]), _(_ONE_SHAPE if session else SAME_ORDER))
 
 
 def exit_in_words(code: int | None, why: str = "") -> str:

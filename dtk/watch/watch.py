@@ -221,12 +221,13 @@ def blame_of(watch: Watch, states: Sequence[State], slept: float, cut: Callable[
     """
     first = culprit(watch.failures())
     assert first is not None, "a failure was seen before"
-    message = first.error["message"] if first.error is not None else ""
+    error = first.error or {"message": "", "traceback": ""}
     stopped = [state for state in states if state.what == "stopped"]
     if stopped and not first.is_own:
         # TensorFlow gives up a worker that sends no heartbeat, and tells its peers only.
         return Blame(stopped[0].member, "lost", waiting.given_up(stopped))
-    if mismatch := explain.mismatch(message):  # of no worker in particular: which one notices first is chance
+    mismatch = explain.mismatch(error["message"], session="client/session.py" in error["traceback"])
+    if mismatch:  # of no worker in particular: which one notices first is chance
         return Blame(first.member, "raised", waiting.unlike(states) or mismatch, apart=True)
     if not first.is_own and (behind := _behind(first, watch, states, slept, cut)):
         return behind

@@ -230,14 +230,13 @@ class _Recording(EstimatorRecorder):
 
     def end(self, session: Any) -> None:
         states.enter_graph(self._variables, None)
-        now = zip(self._variables, states.read(self._variables), strict=True)
-        held = {each.name: values[0] for each, values in now}
+        held = {each.name: now[0] for each, now in zip(self._variables, states.read(self._variables), strict=True)}
         del held[self._global_step.op.name]
         self._place.folder.save_weights(list(held), list(held.values()))
         self.global_step = int(session.run(self._global_step))
         state, (step, steps) = progress(self._place), self._before or (0, 0)
         made, recorded = self.global_step - step, state.steps - steps
-        state.estimated.append(Optimizer(name=NAME, variables=[*held][:1], made=made, recorded=recorded))
+        state.estimated.append(Optimizer(name=NAME, variables=[*held], made=made, recorded=recorded))
 
 
 class EstimatorListener:

@@ -127,10 +127,8 @@ class Progress:
         first = next((event for event in begun if event.training == self.trainings), None)
         if first is not None and counted is not None and first.counted is not None:
             self.steps, offset = first.recorded + max(0, counted - first.counted), first.offset
-        now, number = self.place.now(), self.trainings
-        self.place.journal.event(
-            events.Counted(now, training=number, counted=counted, recorded=self.steps, offset=offset)
-        )
+        facts: dict[str, Any] = {"training": self.trainings, "counted": counted, "offset": offset}
+        self.place.journal.event(events.Counted(self.place.now(), recorded=self.steps, **facts))
         return offset
 
 
@@ -182,8 +180,6 @@ def _may_train_alone(place: Here) -> bool:
 
 # ---- every optimizer's updates: made, and recorded
 
-_NAMED = 3  # of an optimizer's variables that its event names
-
 
 def _counts_updates(place: Here) -> bool:
     return os.environ.get("DTK_UPDATES") != "0" and place.role != "evaluator"
@@ -209,24 +205,21 @@ def write_updates(place: Here) -> None:
     if not _counts_updates(place):
         return
     state = progress(place)
-    counted = list(state.estimated)
-    models = [*state.models.values()]
+    counted, models = list(state.estimated), list(state.models.values())
     lost_of = [({key_of(weight) for weight in m.weights()}, m.tap.unread() if m.tap else 0) for m in models]
     for each in updates.counted():
         inside, outside = each.so_far()
-        names = [*each.variables.values()]
         lost = min(inside, sum(many for keys, many in lost_of if keys & {*each.variables}))
         counted.append(
             events.Optimizer(
                 name=each.name,
-                variables=[*names[:_NAMED], *["…"] * (len(names) > _NAMED)],
+                variables=[*each.variables.values()],
                 made=inside + outside,
                 recorded=inside - lost + min(outside, each.recorded),
                 pace=[min(each.later), max(each.later)] if max(each.later, default=0) > 1 else None,
             )
         )
-    recorded = len(models) + len(state.estimated)
-    place.journal.event(events.Updates(place.now(), optimizers=counted, models=recorded))
+    place.journal.event(events.Updates(place.now(), optimizers=counted, models=len(models) + len(state.estimated)))
 
 
 # ---- what the evaluator writes down: one event per evaluation, with its times, its step and its metrics

@@ -13,9 +13,7 @@ def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=Tr
     """A micro-batch a call; every fourth call applies what was gathered. Examples with label 0 count as padding.
 
     The data bring how many examples count in their whole group. fold: how TensorFlow is to add up what was gathered.
-    apart: a function of its own applies it.
-    Mistakes: "mean of means" (each micro-batch divides by its own count), "mean of local means" (each replica's part of
-    it by its own), "micro twice" (divided by the micro-batches once too often), "not reset" (what was gathered stays).
+    apart: a function of its own applies it. Mistakes: GATHERED.
     """
     import tensorflow as tf
 
@@ -35,6 +33,7 @@ def accumulated(strategy, steps=300, mistake=None, optimizer="adam", recorded=Tr
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(crossentropy(y, net(x, training=True)) * counted) / by.get(mistake, whole[0])
         gradients = tape.gradient(loss, net.trainable_variables)
+        gradients = tf.clip_by_global_norm(gradients, 0.1)[0] if mistake == "clipped" else gradients
         for held, gradient in zip(gathered, gradients, strict=True):
             held.assign_add(gradient)
         if apply:
@@ -75,7 +74,7 @@ def _in_groups(steps):
     return data.unbatch().batch(BATCH).with_options(options)
 
 
-def averaged(strategy, steps=300, way="between", optimizer="adam", every=1, recorded=True, **facts):
+def averaged(strategy, steps=300, way="between", optimizer="adam", recorded=True, **facts):
     """A second network is an average of the first one's past, and the first is also pulled towards its outputs.
 
     way: it is updated "between" the steps, "inside" of the step's function, in a function of its own ("function"), or
@@ -212,15 +211,14 @@ add("loop drawn by generator", drawn, REPLICAS)
 add("loop drawn by operation", drawn, REPLICAS, by="operation")
 add("loop drawn by a call of its own", drawn, REPLICAS, by="call")
 
-SHARED = {"shared": True}
-MEANS = "every micro-batch counts the same, whatever its examples that count; one device does that, too"
-LOCAL = "every replica's part of a micro-batch counts the same, whatever its examples that count"
-TWICE = "the sum over the micro-batches is divided by their number once too often; one device does that, too"
-KEPT = "what was gathered is not reset after an update; one device does that, too"
-add_wrong("accumulated, mean of means", accumulated, MEANS, SHARED, mistake="mean of means")
-add_wrong("accumulated, mean of local means", accumulated, LOCAL, mistake="mean of local means")
-add_wrong("accumulated, micro twice", accumulated, TWICE, SHARED, mistake="micro twice")
-add_wrong("accumulated, not reset", accumulated, KEPT, SHARED, mistake="not reset")
+GATHERED = {  # what is wrong, and whether one device does that, too
+    "mean of means": ("every micro-batch counts the same, whatever its examples that count", True),
+    "mean of local means": ("every replica's part of a micro-batch counts the same, whatever its examples", False),
+    "micro twice": ("the sum over the micro-batches is divided by their number once too often", True),
+    "clipped": ("every replica clips its part of a micro-batch's gradients before it is gathered", False),
+    "not reset": ("what was gathered is not reset after an update", True),
+}
+for key, (truth, shared) in GATHERED.items():
+    add_wrong(f"accumulated, {key}", accumulated, truth, {"shared": shared}, mistake=key)
 add_wrong("noise but on worker 1", drawn, "worker 1 alone adds no noise", {"replicas": False}, mistake=True)
-PARTLY = "a variable that is not trained gets the mean of what the replicas count, in place of the sum"
-add_wrong("examples counted, averaged", counted, PARTLY, {"behind": False}, mistake="averaged")
+add_wrong("examples counted, averaged", counted, "the replicas' counts' mean", {"behind": False}, mistake="averaged")
