@@ -121,8 +121,8 @@ def precision() -> float:
 
 
 def may_overflow() -> bool:
-    """Whether training steps compute in float16, whose largest number is 65,504."""
-    return "float16" in _half
+    """Whether training steps compute in float16, whose largest number is 65,504, or scale the loss as for it."""
+    return "float16" in _half or len(_scaled) > 0
 
 
 def stateful_draws() -> list[str]:
@@ -200,6 +200,7 @@ def _called(target: Any) -> str:
 _CLIPS = ("clipnorm", "global_clipnorm", "clipvalue")
 _all: list[UpdateCounter] = []
 _known: weakref.WeakKeyDictionary[Any, UpdateCounter] = weakref.WeakKeyDictionary()
+_scaled: weakref.WeakSet[Any] = weakref.WeakSet()  # optimizers inside of LossScaleOptimizers
 # The recorded steps that are being traced, or run eagerly, now. Of all threads: MirroredStrategy traces every replica
 # in a thread of its own, and a LossScaleOptimizer each of its updates in yet another.
 _under_way: list[Taken] = []
@@ -309,8 +310,10 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
     """
 
     def count(optimizer: Any, variables: list[Any], sparse: list[str]) -> None:
-        if not variables or not tf.compat.v1.executing_eagerly_outside_functions():
-            return  # an Estimator's graph, which its own hook counts
+        if optimizer in _scaled or not variables or not tf.compat.v1.executing_eagerly_outside_functions():
+            return  # counted around it; or in an Estimator's graph, by a hook
+        if hasattr(optimizer, "inner_optimizer"):  # it leaves a step out where float16 overflows, as rounding decides
+            _scaled.add(optimizer := optimizer.inner_optimizer)
         first = optimizer not in _known
         if first:
             _known[optimizer] = UpdateCounter(optimizer)
@@ -327,9 +330,10 @@ def watch(keras: Any, replicas: int, traced: Callable[..., None]) -> None:
         _wrap(keras.optimizers.legacy.Optimizer, "apply_gradients", "grads_and_vars", count)
         for cls in keras.mixed_precision.LossScaleOptimizer.__subclasses__():  # one for each kind of optimizer
             watch_scaling(cls, "get_scaled_loss")
+            _wrap(cls, "apply_gradients", "grads_and_vars", count)
     elif keras.backend.backend() == "tensorflow":
-        _wrap(keras.optimizers.Optimizer, "apply", "grads", count)
         for cls in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer):
+            _wrap(cls, "apply", "grads", count)
             watch_scaling(cls, "scale_loss")
 
 
@@ -349,6 +353,7 @@ def _wrap(cls: Any, name: str, word: str, count: Callable[..., None]) -> None:
 
 def _of_keras_3(optimizer: Any, gradients: list[Any], trainable_variables: Any = None) -> tuple[list[Any], list[str]]:
     """The variables, and the names of those whose gradient comes as rows, which Keras 3 then has of each replica."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     given = optimizer._trainable_variables if trainable_variables is None else trainable_variables
     pairs = list(zip(gradients, given, strict=False))
     rows = [name_of(v) for gradient, v in pairs if isinstance(gradient, tf.IndexedSlices)]

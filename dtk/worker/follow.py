@@ -312,8 +312,8 @@ class Follower:
         return {**self._line(changes), "split": split}
 
     def _skipped(self, changes: list[Change]) -> bool:
-        """Whether either this process or the cluster, not both, has left all weights as they were."""
-        weights = [each for each in changes if self.recorded.variables[each.number]["trainable"]]
+        """Whether either this process or the cluster, not both, has left all weights, counters aside, as they were."""
+        weights = [c for c in changes if self.recorded.variables[c.number]["trainable"] and "float" in c.dtype]
         here, there = (any(np.any(each[k] != each[k + 1]) for each in weights) for k in (2, 4))
         return here != there
 

@@ -103,7 +103,7 @@ def by_fit(
         if own_step or mistake in ("gradient", "gradient later"):
             built = stepping(built, too_large(mistake, at, size))
         update = optimizer_of(optimizer, mistake, size, **of_optimizer)
-        update = keras.optimizers.LossScaleOptimizer(update) if scaled_loss else update
+        update = keras.optimizers.LossScaleOptimizer(update, 2.0**24) if scaled_loss else update  # which overflows
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         built.compile(update, loss, metrics=["accuracy"], steps_per_execution=per_execution)
     data = arrays(model)
