@@ -42,6 +42,9 @@ AXE := axe-core@4.14.1
 THREE := -n 3 --dist loadfile
 TWO := -n 2 --dist loadfile
 
+# Many containers forbid it, and then each process of a test compiles what it imports anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help setup demo lab test test-fast test-thorough test-browser test-cluster test-graders lint notebooks docs test-site reference translations wheel lane clean
 
 help:  ## this list; campaigns that take hours: benchmarks/README.md

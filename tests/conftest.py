@@ -20,6 +20,7 @@ import dtk
 sys.path.insert(0, str(Path(__file__).parent))  # `import fabricate`: helpers that are no tests
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # `import lint_notebooks`
 
+sys.modules.setdefault("rfc3987_syntax", None)  # whose grammars jsonschema loads for nbformat, 2 s a process
 matplotlib.use("Agg")
 TENSORFLOW = ("keras", "tensorflow", "tensorflow_datasets", "tensorflow_estimator", "tf_keras")
 
