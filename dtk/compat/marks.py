@@ -91,7 +91,6 @@ def _passing(value: Any) -> tuple[Any, Any]:
 
 def _independent(operation: Any) -> bool:
     """Lets it run in any order with other operations that have effects; False in a graph that orders none."""
-    manager = operation.graph.experimental_acd_manager
-    if manager is not None:
+    if (manager := operation.graph.experimental_acd_manager) is not None:
         manager.run_independently(operation)
     return manager is not None

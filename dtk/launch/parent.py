@@ -262,8 +262,7 @@ def isolate() -> None:
         raise OSError(0, _("{system} has no network namespaces", system=sys.platform))
     if os.geteuid() != 0 or _unshare(_NEWNET):
         user, group = os.geteuid(), os.getegid()
-        number = _unshare(_NEWUSER | _NEWNET)
-        if number:
+        if number := _unshare(_NEWUSER | _NEWNET):
             raise OSError(number, os.strerror(number))
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")

@@ -114,9 +114,13 @@ def image(figure: Figure, style: str = "") -> str:
     It is light or dark as the page's `color-scheme` is, such as JupyterLab's. A figure of another style than
     matplotlib's, whose ground is not white, keeps its colors.
     """
-    figure.draw_without_rendering()  # which lays it out
+    lend_font(figure)
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
     label, box = str(figure.get_label()), figure.get_tightbbox().padded(0.1)  # inches
+    figure.set_layout_engine("none")  # printing would lay it out again, which takes longer than drawing it
     drawn = print_figure(figure, "svg", box, metadata={"Title": label, "Date": None})
+    figure.set_layout_engine(layout)
     drawn = drawn[drawn.index("<svg") :]
     if to_hex(figure.get_facecolor()) == _PAPER:
         drawn = drawn.replace(_INK, "var(--ink)").replace(_PAPER, "var(--paper)")

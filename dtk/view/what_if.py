@@ -75,8 +75,7 @@ def _by_limit(table: pandas.DataFrame) -> Iterator[tuple[str, pandas.DataFrame]]
 def _draw(job: Job, cluster: Cluster, workers: int, ax: Axes | None = None, shown: bool = True) -> Axes:
     table = predictions(job, cluster, workers)
     heights, size = ((1.25, 1.0, 0.6), (7.0, 6.4)) if job.critical_batch is not None else ((1.25, 1.0), (7.0, 5.2))
-    grid = axes(ax, heights, size, shown)
-    top, *below = grid
+    top, *below = grid = axes(ax, heights, size, shown)
     top.plot(table.workers, table.ideal, color=ink(top), lw=1.2, ls=(0, (4, 2)), label=_("ideal"))
     for limit, part in _by_limit(table):
         top.plot(part.workers, part.throughput, color=LIMIT_COLORS[limit], lw=2.6, label=_(limit))

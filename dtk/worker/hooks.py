@@ -221,8 +221,7 @@ class _Recording(EstimatorRecorder):
         return tf.compat.v1.train.SessionRunArgs(self._rows)
 
     def after_run(self, context: Any, values: Any) -> None:
-        watcher = states.watcher()
-        if watcher is not None:
+        if (watcher := states.watcher()) is not None:
             watcher.ends(context.session.graph, self._begun)
         state, ended = progress(self._place), self._place.now()
         state.epoch = 1
