@@ -276,6 +276,7 @@ model.fit(tf.ones((8, 1)), tf.ones((8, 1)))
         pytest.param("del os.environ['TF_CONFIG']", "while TF_CONFIG was not set", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.usefixtures("forked")
 def test_a_program_with_a_tf_config_of_its_own_is_told_to_leave_it_out(script, here, line, said):
     code, _, error = here("--record", script(f"import json, os\n{line}\n{TWO_LINES}{FIT}"))
     assert (code, said in error, "leave out the line" in error) == (1, True, True)

@@ -217,7 +217,7 @@ def test_each_step_of_a_right_program_agrees(name):
     [
         ("cnn bfloat16", 60, 1),
         ("two fits, dropout, shuffled", 12, 2),
-        ("train_step, drawn by operation", 12, 1),
+        pytest.param("train_step, drawn by operation", 12, 1, marks=pytest.mark.slow),  # as the loop below
         ("loop drawn by operation", 12, 1),
         ("loop drawn by a call of its own", 12, 1),
         ("loop drawn by generator", 12, 2),
