@@ -101,20 +101,18 @@ class Run(RunLike):
         source: Run,
         replicas: int = 1,
         levels: dict[int, float] | None = None,
-        counts: int = 1,
-        anew: bool = False,
+        **how: int,
     ) -> tuple[Run, list[dict[str, Any]]]:
         """Runs the function of `source` in one process, each step from the state that this run recorded.
 
         replicas: 1 for one device, or as many as this run has. levels: how much of each variable's change rounding is,
-        from a follower before. counts: how many replicas the function is told that there are, where there is one.
-        Returns that run, and what it found, a line a step (`dtk.proof.proof`); the same where it is asked for later,
-        but another one with `anew`.
+        from a follower before. how: see `launch.follower_of`. Returns that run, and what it found, a line a step
+        (`dtk.proof.proof`); the same where it is asked for in the same way later.
         """
-        asked = (source.dir, replicas, counts, anew)
+        asked = (source.dir, replicas, *sorted(how.items()))
         if asked not in self._followers:
             steps = int(self.records.step.max()) if len(self.records) else 0
-            job = launch.follower_of(self.folder, source.folder, replicas, levels or {}, counts, steps)
+            job = launch.follower_of(self.folder, source.folder, replicas, levels or {}, how, steps)
             follower = carry_out(job, time.monotonic(), quiet=True)
             self._followers[asked] = follower, follower.folder.worker(0).lines("follow")
         return self._followers[asked]

@@ -21,7 +21,7 @@ class Made(Run):
     Each step's update agrees. As many replicas in one process do what the run does.
     """
 
-    def followed(self, source, replicas=1, levels=None, counts=1, anew=False):
+    def followed(self, source, replicas=1, levels=None, **how):
         follower = source if replicas == 1 else self
         steps = min(int(run.records.step.max()) for run in (self, follower))
         facts = {"units": 1, "kind": "update", "numbers": [0], "wrong": []}

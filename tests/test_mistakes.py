@@ -325,8 +325,8 @@ def by_calls(strategy, given):
     [
         ("the same", "sharding off", ()),
         ("a whole batch each", "global batch", ()),
-        ("other labels on one worker", "other data", ("worker order",)),
-        ("a part, shuffled", "unknown", ("worker order", "order", "other data")),
+        ("other labels on one worker", "unknown", ("worker order", "order", "other data")),
+        ("a part, shuffled", "none", ()),
         ("a vector", "local mean", ()),
     ],
 )

@@ -184,6 +184,18 @@ def epoch(data):
     for each in data: train_step(each)
 for _ in range(3): epoch(strategy.experimental_distribute_dataset(data))
 """
+BY_HAND = """import json, os
+cluster = json.loads(os.environ["TF_CONFIG"])
+workers, index = len(cluster["cluster"]["worker"]), cluster["task"]["index"]
+part = data.unbatch().shard(workers, index).batch(batch // workers)
+for each in strategy.distribute_datasets_from_function(lambda _: part): train_step(each)
+"""
+NOT_SHARDED = BY_HAND.replace(".shard(workers, index)", "")
+SHUFFLED = """def part(context):
+    own = data.unbatch().shard(context.num_input_pipelines, context.input_pipeline_id).shuffle(192)
+    return own.batch(batch // context.num_input_pipelines)
+for each in strategy.distribute_datasets_from_function(part): train_step(each)
+"""
 GROWS = "16 * strategy.num_replicas_in_sync"
 
 
@@ -192,6 +204,10 @@ GROWS = "16 * strategy.num_replicas_in_sync"
     ("batch", "divisor", "layer", "last", "verdict"),
     [
         pytest.param("32", "batch", "tf.keras.layers.Dropout(0.3),", LAST, "replicas", marks=pytest.mark.slow),
+        ("32", "batch", "tf.keras.layers.BatchNormalization(),", LAST, "replicas"),
+        ("32", "batch", "tf.keras.layers.Dropout(0.3),", SHUFFLED, "replicas"),
+        ("32", "batch", "", BY_HAND, "one device"),
+        pytest.param("32", "batch", "", NOT_SHARDED, "failed", marks=pytest.mark.slow),
         (GROWS, "batch", "", LAST, "replicas"),
         (GROWS, "16", "", LAST, "failed"),  # which does not grow with the batch
         (GROWS, "batch", "", EPOCHS, "replicas"),  # one device makes other numbers of updates in a call

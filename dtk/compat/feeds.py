@@ -10,12 +10,15 @@ import contextlib
 import functools
 import inspect
 import itertools
+import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from dtk.compat.fingerprint import fingerprint, first_leaf
-from dtk.compat.libraries import Lazy, replaces, tf
+import numpy as np
+
+from dtk.compat.fingerprint import fingerprint, first_leaf, of_each
+from dtk.compat.libraries import Lazy, contexts, replaces, tf
 from dtk.compat.per_replica import local_values
 from dtk.compat.states import drawn_from
 from dtk.compat.updates import drawn
@@ -214,6 +217,100 @@ class _Source:
 
     def fetch(self, count: int) -> None:
         self._ahead += itertools.islice(self._source, max(0, count - len(self._ahead)))
+
+
+# ---- a follower in the place of workers that each make their own data
+
+_DIGITS = 9  # of an example's fingerprint; further ones depend on the batch that it lies in
+_FEW = 0.05  # of all examples: a few may be alike, and a shuffle may hold some back
+_MOST_READ = 2000  # batches of one device's own, in which the workers' examples are looked for
+_read: list[_Read] = []
+
+
+class _Read:
+    """What the pipelines of one function have read. parts: each one's examples. whole: one device's own dataset."""
+
+    def __init__(self, workers: int):
+        self.parts, self.count, self.whole = [set[float]() for _ in range(workers)], 0, None
+
+    def note(self, *elements: Any) -> bool:
+        for part, examples in zip(self.parts, elements, strict=True):
+            part.update(np.round(examples, _DIGITS).tolist())
+            self.count += len(examples)
+        return True
+
+    def sharded(self) -> bool:
+        """Whether they have read what one device reads by itself, nothing twice and, in a whole pass, all of it."""
+        if self.whole is None:
+            return False
+        read, own, count = set[float]().union(*self.parts), set[float](), 0
+        for element in self.whole.take(_MOST_READ):
+            examples = np.round(of_each(element), _DIGITS).tolist()
+            own.update(examples)
+            count += len(examples)
+            if count > 2 * len(own):  # it repeats itself
+                break
+        twice, missed = sum(map(len, self.parts)) - len(read), min(self.count, len(own)) - len(read)
+        return max(twice, missed, len(read - own)) <= _FEW * len(read)
+
+
+def read_by_worker(workers: int, each: int, joined: bool) -> None:
+    """From now on a function of `distribute_datasets_from_function` makes the data of every worker.
+
+    each: replicas of a worker in this process, which take its batches in turn. 0: this is one device, which reads the
+    workers' batches as one, if these are `joined`, or else by itself.
+    """
+
+    def data(make: Callable[[Any], Any], context: Any) -> Any:
+        _read.append(_Read(workers))
+        if context.num_input_pipelines > 1 or not (each or joined):
+            return make(context)
+        asked = [tf.distribute.InputContext(workers, k, workers * max(each, 1)) for k in range(workers)]
+        *parts, whole = _made(make, [*asked, context])
+        if each:
+            turns = tf.data.Dataset.from_tensor_slices(np.repeat(np.arange(workers), each)).repeat()
+            return tf.data.Dataset.choose_from_datasets(parts, turns)
+        seen = _read[-1]
+
+        def noted(*elements: Any) -> Any:
+            examples = [of_each(its) for its in elements]
+            if None in examples:
+                return True
+            seen.whole = whole
+            return tf.ensure_shape(tf.numpy_function(seen.note, examples, tf.bool), ())
+
+        joint = tf.data.Dataset.zip((*parts,)).filter(noted)
+        return joint.map(lambda *its: tf.nest.map_structure(_end_to_end, *its))
+
+    def datasets(original: Any, self: Any, dataset_fn: Any, *options: Any, **named: Any) -> Any:
+        return original(self, functools.partial(data, dataset_fn), *options, **named)
+
+    for name in ("distribute_datasets_from_function", "make_input_fn_iterator"):  # the second is Estimator's
+        replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", name)(datasets)
+
+
+def _made(make: Callable[[Any], Any], asked: list[Any]) -> list[Any]:
+    """A worker's data for each of these contexts, each from the same random state, as in processes of their own."""
+    # Of operations without a seed of their own, run eagerly; tests/test_programs.py tells when this name is gone.
+    ours = getattr(contexts.context(), "_rng", None)
+    states = np.random.get_state(), random.getstate(), ours and ours.getstate()
+    found = []
+    for context in asked:
+        np.random.set_state(states[0])
+        random.setstate(states[1])
+        if ours is not None:
+            ours.setstate(states[2])
+        found.append(make(context))
+    return found
+
+
+def _end_to_end(*parts: Any) -> Any:
+    return tf.sparse.concat(0, parts) if isinstance(parts[0], tf.SparseTensor) else tf.concat(parts, 0)
+
+
+def sharded() -> bool | None:
+    """Whether each function that makes a worker's data is known to shard it rightly; None where there is none."""
+    return all(each.sharded() for each in _read) if _read else None
 
 
 # ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files

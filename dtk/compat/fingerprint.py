@@ -35,12 +35,16 @@ def fingerprint(batch: Any) -> Any:
     Numbers, booleans and strings count, also in ragged and sparse tensors. float64 throughout: what differs between two
     runs must be the examples and not the rounding.
     """
+    cosines = of_each(batch)
+    return tf.constant(float("nan"), tf.float64) if cosines is None else tf.reduce_sum(cosines)
+
+
+def of_each(batch: Any) -> Any:
+    """Each example's part of the fingerprint, `(examples,)`; None where none has numbers."""
     leaves = [leaf for leaf in tf.nest.flatten(batch) if leaf is not None]
     found = [_projections(leaf, 12.9898 + 7.233 * k) for k, leaf in enumerate(leaves)]
     known = [each for each in found if each is not None]
-    if not known:
-        return tf.constant(float("nan"), tf.float64)
-    return tf.reduce_sum(tf.cos(tf.add_n([known[0], *(_as_long(each, known[0]) for each in known[1:])])))
+    return tf.cos(tf.add_n([known[0], *(_as_long(each, known[0]) for each in known[1:])])) if known else None
 
 
 def _as_long(projections: Any, first: Any) -> Any:

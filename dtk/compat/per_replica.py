@@ -53,9 +53,10 @@ def key_of(variable: Any) -> str:
     """
     variable = _variable(variable)
     if not isinstance(variable, tf.distribute.DistributedValues):
-        place = getattr(variable, "handle", variable)  # where TensorFlow keeps the copies' container
-        container = getattr(place, "_distributed_container", lambda: None)()
-        variable = variable if container is None else container
+        # Where TensorFlow keeps the copies' container; that of variables made inside of a function in the copies.
+        places = (getattr(variable, "handle", variable), variable)
+        containers = (getattr(place, "_distributed_container", lambda: None)() for place in places)
+        variable = next((each for each in containers if each is not None), variable)
     return str(getattr(variable, "_unique_id", None) or id(variable))
 
 

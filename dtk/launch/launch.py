@@ -384,23 +384,28 @@ def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = N
     return replace(job, **changed)
 
 
-def whom(replicas: int) -> str:
-    """What sentences call a follower with so many replicas."""
+def whom(replicas: int, pipelines: int = 1) -> str:
+    """What sentences call a follower with so many replicas, or input pipelines."""
+    if pipelines > 1:
+        return _("one device with {n} input pipelines", n=pipelines)
     return _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
 
 
 def follower_of(
-    run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], counts: int, steps: int
+    run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], how: Mapping[str, int], steps: int
 ) -> Job:
     """What a follower of `run` runs: the function of `source`, in one process with so many replicas.
 
-    What was switched off in the run is switched off in its follower. counts: how many replicas the function is told.
-    steps: how many it will make, for who waits.
+    What was switched off in the run is switched off in its follower. how: "counts", how many replicas the function is
+    told that there are, "cluster", how many workers its TF_CONFIG has, "pipelines", as how many workers it reads by,
+    "anew", whether it was followed like this before. steps: how many it will make, for who waits.
     """
     job = job_of(source, {"without": job_of(run, {}).without})
     env = dict(job.env)
     if job.program and job.mode == "cluster" and job.workers > 1:
         env.setdefault("TF_CONFIG", chief_config(job.workers))
+    if "cluster" in how:
+        env["TF_CONFIG"] = chief_config(how["cluster"])
     return replace(
         job,
         workers=1,
@@ -415,8 +420,8 @@ def follower_of(
             "dir": str(run.path),
             "workers": run.workers,
             "levels": {str(number): level for number, level in levels.items()},
-            "counts": counts,
-            "title": _("each step again, by {whom}", whom=whom(replicas)),
+            **how,
+            "title": _("each step again, by {whom}", whom=whom(replicas, how.get("pipelines", 1))),
             "steps": steps,
         },
     )

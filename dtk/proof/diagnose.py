@@ -18,8 +18,8 @@ from dtk.errors import DtkError, VerificationError
 from dtk.language import _
 from dtk.proof import bisection, examples, ratios
 from dtk.proof.case import Case, Diagnosis, by_targets, found
-from dtk.proof.evidence import Evidence, collect
-from dtk.proof.following import Following, can_be_followed, on_its_own
+from dtk.proof.evidence import Evidence, can_be_followed, collect
+from dtk.proof.following import Following, on_its_own
 from dtk.proof.following import followed as follow
 from dtk.proof.verify import name_of, prove, stood_still
 from dtk.records import facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -16,10 +16,10 @@ from dtk.language import N_, _, first_three, relative
 from dtk.proof.mistakes import MISTAKES
 from dtk.records import RunFolder
 from dtk.records.events import Finished, Loop, Updates, of_kind
-from dtk.records.facts import DRAWN, MOVING, RATES, by_ring, outside
+from dtk.records.facts import DRAWN, MOVING, RATES, by_ring, outside, same_examples
 from dtk.records.tables import NAMED, RunLike
 from dtk.scaling.shares import by_step, global_loss, uneven, weighted_loss
-from dtk.worker.recorded import weight_of
+from dtk.worker.recorded import RecordedStates, weight_of
 
 _MADE_BY = N_("make the baseline with dtk.baseline(train)")
 RECORDER = N_("add dtk.Recorder() to the callbacks of fit, or dtk.record_step(…) to a loop of your own")
@@ -27,6 +27,7 @@ FLOAT32 = float(np.finfo(np.float32).eps)
 # A mean of numbers near 1 that cancel, as a policy gradient's at the first step: the sum's rounding is some such units.
 CANCELING = 4 * FLOAT32
 RTOL = 1e-4  # of a loss from the same state; rounding is 1e-6, and an update is compared to 2e-5 in any case
+EXAMPLES = N_("{step}: {run} {mine} examples, {whom} {other}")
 TOO_SMALL = 1e-6  # where all losses are below, float32's rounding of numbers near 1 may be all that they are
 
 
@@ -175,6 +176,24 @@ def _check_steps(run: RunLike, name: str) -> None:
         raise VerificationError(what, step=fewer + 1, reason="steps", remedy=remedy, numbers=numbers)
 
 
+def can_be_followed(run: RunLike) -> bool:
+    """Whether the state of any of its steps was recorded."""
+    return bool(RecordedStates(run.folder).units)
+
+
+def without_states(ours: Evidence) -> VerificationError:
+    """Why none of its steps can be followed."""
+    if RecordedStates(ours.run.folder).last == (0, 0):  # all calls were watched
+        what = _("no call has changed a variable, and what is set between calls can't be followed")
+        remedy = _("make updates inside the step: by an optimizer, or in its tf.function or strategy.run")
+    elif ours.steps:
+        what = _("the state of no step was recorded, so none can be followed")
+        remedy = _("make the run by dtk.run, without DTK_STATES=0, with room on the disk")
+    else:
+        return VerificationError(_("the {run} has no records", run=ours.name), reason="records", remedy=_(RECORDER))
+    return VerificationError(what, reason="not followed", remedy=remedy)
+
+
 # ---- whether all replicas hold the same state
 
 
@@ -272,6 +291,26 @@ def check_replicas_agree(ours: Evidence) -> None:
 
 def _remedy(ours: Evidence) -> str:
     return _(_IN_RING if by_ring(ours.run) else _MADE_THERE if outside(ours.run) is False else _IN_SCOPE)
+
+
+# ---- the examples of each step: what yields the first error
+
+
+def check_examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
+    mine, other = ours.examples.sum(axis=1), theirs.examples.sum(axis=1)
+    for k in np.flatnonzero(mine != other)[:1]:
+        step, remedy = int(k) + 1, _("read the same batches, whatever the number of workers")
+        said = _(EXAMPLES, step=ours.at(step), run=ours.name, mine=mine[k], whom=theirs.name, other=other[k])
+        numbers = {"baseline": int(other[k]), "run": int(mine[k])}
+        yield VerificationError(said, step=step, reason="examples", remedy=remedy, numbers=numbers)
+
+
+def check_data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
+    agree = same_examples(ours.prints, theirs.prints, ours.examples, theirs.examples)
+    for k in np.flatnonzero(~agree)[:1] if agree is not None else []:
+        what = N_("step {step}: other examples than {whom} reads, by their fingerprints")
+        remedy = _("give both the same order (seed the shuffle), and draw in the data by TensorFlow, with a seed")
+        yield VerificationError(_(what, step=k + 1, whom=theirs.name), step=int(k) + 1, reason="data", remedy=remedy)
 
 
 # ---- losses, step by step from the same state: each check raises one sentence

@@ -6,7 +6,7 @@ import numpy as np
 
 from dtk.language import N_, _
 from dtk.proof.case import Case, Diagnosis, because, either, found
-from dtk.proof.following import EXAMPLES
+from dtk.proof.evidence import EXAMPLES
 from dtk.records.facts import SAME_DATA
 
 

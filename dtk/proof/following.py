@@ -9,8 +9,8 @@ and the run proves itself once that is switched off; wrongly otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,17 @@ import numpy as np
 from dtk.errors import ALONE, DtkError, VerificationError
 from dtk.language import N_, _, first_three
 from dtk.launch.launch import whom
-from dtk.proof.evidence import RECORDER, RTOL, Evidence, check_loss, check_named_losses, collect
+from dtk.proof.evidence import (
+    RTOL,
+    Evidence,
+    can_be_followed,
+    check_data,
+    check_examples,
+    check_loss,
+    check_named_losses,
+    collect,
+    without_states,
+)
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Steps, from_the_same_state, judged, part_in_words
 from dtk.records import facts
@@ -31,9 +41,10 @@ from dtk.worker.recorded import RecordedStates
 
 COARSE = 8.0  # units in the last place of the coarsest type that a step computes in
 ONE_SIGN = 0.5  # of the mean of losses without their signs: a smaller mean is of losses of both signs
+NEARER = 0.9  # of how far an update is from the run's: one that is of the same examples
+_OF_DATA = ("examples", "data", "steps")  # reasons
 AGAIN = 0.01  # of a difference, by which it may be another one when the function is called again
 _WITHOUT = {"random": N_("random draws"), "batch norm": N_("per-replica normalization")}
-EXAMPLES = N_("{step}: {run} {mine} examples, {whom} {other}")
 PASS = N_("check every step vs {whom}: PASS ({steps} steps; same examples, same settings, same update)")
 CALLS = N_(
     "check every step vs {whom}: PASS ({followed} calls{more}; same settings, same update; no examples and no losses "
@@ -46,7 +57,7 @@ class Following:
     """A run, and a follower of it.
 
     ours: the run. replicas: the follower's. theirs: its records; None where it has none. failed: the first thing that
-    differs. counts: how many replicas it was told of. run: the follower's own; None where it did not come to its end.
+    differs. how: what it is told (`launch.follower_of`). run: its own; None where it did not come to its end.
     """
 
     ours: Evidence
@@ -54,13 +65,13 @@ class Following:
     theirs: Evidence | None
     steps: Steps | None
     failed: VerificationError | None
-    counts: int = 1
+    how: Mapping[str, int] = field(default_factory=dict)
     run: RunLike | None = None
 
     @property
     def whom(self) -> str:
         """What sentences call the follower."""
-        return whom(self.replicas)
+        return whom(self.replicas, self.how.get("pipelines", 1))
 
     @property
     def sides(self) -> tuple[Evidence, Evidence | None]:
@@ -81,24 +92,6 @@ class Following:
         return found[0], found[1]
 
 
-def can_be_followed(run: RunLike) -> bool:
-    """Whether the state of any of its steps was recorded."""
-    return bool(RecordedStates(run.folder).units)
-
-
-def without_states(ours: Evidence) -> VerificationError:
-    """Why none of its steps can be followed."""
-    if RecordedStates(ours.run.folder).last == (0, 0):  # all calls were watched
-        what = _("no call has changed a variable, and what is set between calls can't be followed")
-        remedy = _("make updates inside the step: by an optimizer, or in its tf.function or strategy.run")
-    elif ours.steps:
-        what = _("the state of no step was recorded, so none can be followed")
-        remedy = _("make the run by dtk.run, without DTK_STATES=0, with room on the disk")
-    else:
-        return VerificationError(_("the {run} has no records", run=ours.name), reason="records", remedy=_(RECORDER))
-    return VerificationError(what, reason="not followed", remedy=remedy)
-
-
 def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following]) -> Iterator[str]:
     """Yields the lines of the followers that agree; raises what differs.
 
@@ -106,7 +99,7 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
     """
     if not can_be_followed(ours.run):
         raise without_states(ours)
-    found[1] = alone = followed(ours, source, 1)
+    found[1] = alone = _as_workers_read(ours, source, followed(ours, source, 1))
     failed = alone.failed
     if failed is None:
         if facts.outside(ours.run):  # and each worker does what one device does
@@ -116,10 +109,13 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
     if ours.replicas == 1:
         _check_it_reads_the_same(ours, source, alone)
         raise failed
-    if facts.by_ring(ours.run):
+    if facts.by_ring(ours.run) or "cluster" in alone.how:
         yield from _by_replicas(ours, source, alone, found)
-        what = _("{n} replicas in one process have no ring to be followed in", n=ours.replicas)
-        raise _not_decidable(what, _("train without what each replica does by itself to have every step proved"))
+        what = N_("{n} replicas in one process have no ring to be followed in")
+        if "cluster" in alone.how:
+            what = N_("{n} replicas in one process have one TF_CONFIG, by which the program reads one worker's data")
+        remedy = _("train without what each replica does by itself to have every step proved")
+        raise _not_decidable(_(what, n=ours.replicas), remedy)
     found[ours.replicas] = many = followed(ours, source, ours.replicas, alone)
     if many.failed is not None:
         _check_it_reads_the_same(ours, source, alone)
@@ -137,31 +133,72 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
     yield _passed(ours, many)
 
 
-def followed(
-    ours: Evidence, source: RunLike, replicas: int, before: Following | None = None, counts: int = 1, anew: bool = False
-) -> Following:
+def followed(ours: Evidence, source: RunLike, replicas: int, before: Following | None = None, **how: int) -> Following:
     """Follows a run; more replicas than it has are not judged.
 
-    before: a follower of the same run, which has measured rounding; others: see `Run.followed`.
+    before: a follower of the same run, which has measured rounding. how: what it is told (`launch.follower_of`).
     """
     run: Any = ours.run
     levels = before.steps.levels if before is not None and before.steps is not None else {}
+    found = Following(ours, replicas, None, None, None, how)
     try:
-        follower, lines = run.followed(source, replicas, levels, counts, anew)
+        follower, lines = run.followed(source, replicas, levels, **how)
     except DtkError as error:
-        return Following(ours, replicas, None, None, _not_followed(replicas, error))
-    steps = judged(lines)
+        return replace(found, failed=_not_followed(found.whom, error))
+    found = replace(found, steps=judged(lines), run=follower)
     try:
-        theirs = collect(follower, whom(replicas)) if len(follower.records) else None
+        found = replace(found, theirs=collect(follower, found.whom) if len(follower.records) else None)
     except VerificationError as error:
-        return Following(ours, replicas, None, steps, _not_followed(replicas, error), counts, follower)
-    failed = _first(ours, theirs, steps, replicas) if replicas <= ours.replicas else None
+        return replace(found, failed=_not_followed(found.whom, error))
+    failed = _first(found) if replicas <= ours.replicas else None
     other = facts.other_versions(run, follower)
     if failed is not None and other:
         what = N_("{whom} runs with other versions ({versions}), and differs: {error}")
-        said = _(what, whom=whom(replicas), versions=other, error=failed.what)
+        said = _(what, whom=found.whom, versions=other, error=failed.what)
         failed = VerificationError(said, reason="not followed", remedy=_("verify the run where it was made"))
-    return Following(ours, replicas, theirs, steps, failed, counts, follower)
+    return replace(found, failed=failed)
+
+
+def _as_workers_read(ours: Evidence, source: RunLike, alone: Following) -> Following:
+    """One device that reads what the workers have read, where each of them reads its own part of the data.
+
+    As the only worker of a cluster, by the TF_CONFIG that a program reads; or by as many input pipelines, if these read
+    what one device reads by itself, as much of it in each step, and nothing twice. The same follower where none of
+    these comes nearer.
+    """
+    workers, best = ours.run.folder.workers, alone
+    if alone.failed is None or workers < 2 or alone.steps is None:
+        return alone
+    if source.folder.job.get("program"):
+        again = followed(ours, source, 1, alone, cluster=1)
+        if np.ptp(again.sides[0].shares, axis=1).any():  # replicas that read the same have the same numbers
+            best = _nearer(best, again)
+    drawn = facts.operations(ours.run)  # examples that are drawn can't be told from those that are read twice
+    known = alone.steps.sharded is not None and ours.run.replicas == 1 and not (drawn.augments or drawn.python)
+    if known and (not ours.steps or alone.failed.reason in _OF_DATA):
+        told = {} if alone.run is None or facts.other_rate(ours.run, alone.run) else {"counts": ours.replicas}
+        for how in ({}, told):  # a worker's batch may be the global one over the number of replicas
+            again = followed(ours, source, 1, alone, **how, pipelines=workers)
+            sizes = [side.examples.sum(axis=1) for each in (alone, again) if (side := each.sides[1])]
+            if again.steps is not None and len(sizes) == 2 and _as_many(*sizes):
+                return _nearer(best, again) if again.steps.sharded else best
+    return best
+
+
+def _as_many(ours: np.ndarray, theirs: np.ndarray) -> bool:
+    """Whether the steps of which both numbers of examples are known have as many; 0: not known."""
+    ours, theirs = ours[: len(theirs)], theirs[: len(ours)]
+    known = (ours > 0) & (theirs > 0)
+    return bool(known.any() and (ours == theirs)[known].all())
+
+
+def _nearer(best: Following, other: Following) -> Following:
+    """Which of two followers of a run reads what it has read, as far as examples, or else updates, tell."""
+    read = [each.failed is not None and each.failed.reason in _OF_DATA for each in (best, other)]
+    parts = [() if each.steps is None else each.steps.parts for each in (best, other)]
+    apart = [sum(part.values * min(part.apart, 1.0) for part in its) for its in parts]
+    nearer = other.steps is not None and (read[0] > read[1] or (read[0] == read[1] and apart[1] < NEARER * apart[0]))
+    return other if nearer else best
 
 
 def _passed(ours: Evidence, following: Following) -> str:
@@ -197,10 +234,10 @@ def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) 
     """
     if alone.failed is None or alone.failed.reason != ("data" if ours.steps else "update"):
         return
-    again = followed(ours, source, 1, alone, anew=True)
+    again = followed(ours, source, 1, alone, **alone.how, anew=1)
     if alone.theirs is not None and again.theirs is not None:
         steps = min(alone.theirs.steps, again.theirs.steps)
-        same = not any(_data(alone.theirs.first(steps), again.theirs.first(steps)))
+        same = not any(check_data(alone.theirs.first(steps), again.theirs.first(steps)))
     else:
         same = alone.steps is None or again.steps is None or _as_far(alone.steps, again.steps)
     if not same:
@@ -230,7 +267,7 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     """
     assert alone.failed is not None
     reasons, mine, scaled = on_its_own(ours), ours, _scaled(alone)
-    counts, again = ours.replicas if scaled else 1, alone
+    told, again = {**alone.how, "counts": ours.replicas}, alone
     ways = [tuple(reasons)] if reasons or scaled else []
     if "random" in reasons:  # if all examples draw alike, batch norm leaves no gradient; not every size has fours
         ways.insert(0, (*reasons, "by fours"))
@@ -238,14 +275,14 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
         switched = _switched_off(ours, *switches) if switches else ours
         if switched is None:
             raise alone.failed
-        mine, again = switched, followed(switched, source, 1, counts=counts)
+        mine, again = switched, followed(switched, source, 1, None, **(told if scaled else alone.how))
         if again.failed is None:
             break
-    if again.failed is not None and (ours.steps or followed(mine, source, 1, counts=ours.replicas).failed):
+    if again.failed is not None and (ours.steps or followed(mine, source, 1, None, **told).failed):
         if again.failed.reason != "not followed":  # what is left where one device does all that N replicas rightly do
             found[1] = again
         raise found[1].failed or again.failed
-    untold = followed(mine, source, 1) if scaled and reasons else alone
+    untold = followed(mine, source, 1, None, **alone.how) if scaled and reasons else alone
     if again.failed is not None or (scaled and not _divides(again, untold, _batches(alone))):
         what = N_(
             "the program takes its batch or its learning rate from num_replicas_in_sync; one device that is told of "
@@ -259,7 +296,8 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     assert again.steps is not None
     units, steps = len(again.steps.followed), mine.steps
     said = f"{steps or units}" if again.steps.whole else f"{units}/{max(steps, again.steps.made)}"
-    yield _("check every step vs one device {how}: PASS ({steps} steps)", how=_(", ").join(how), steps=said)
+    words = N_("check every step vs {whom} {how}: PASS ({steps} steps)")
+    yield _(words, whom=again.whom, how=_(", ").join(how), steps=said)
 
 
 def _switched_off(ours: Evidence, *switches: str) -> Evidence | None:
@@ -343,26 +381,28 @@ def on_its_own(ours: Evidence) -> dict[str, str]:
     return found
 
 
-def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int) -> VerificationError | None:
+def _first(following: Following) -> VerificationError | None:
     """The first thing that differs, what was trained before how well; None where every step agrees."""
-    found = [_update(ours, steps, replicas)] if steps.step is not None and steps.between else []
-    if replicas > 1 and _other_parts(ours, theirs, steps):
+    ours, theirs, steps, who = following.ours, following.theirs, following.steps, following.whom
+    assert steps is not None
+    found = [_update(ours, steps, who)] if steps.step is not None and steps.between else []
+    if following.replicas > 1 and _other_parts(ours, theirs, steps):
         what = N_("{whom} read the same examples at each step, but other parts of them than the workers' replicas")
         remedy = N_("shard by dataset.batch(global batch) and the strategy: then each replica has the same part")
-        return VerificationError(_(what, whom=whom(replicas)), reason="not followed", remedy=_(remedy))
+        return VerificationError(_(what, whom=who), reason="not followed", remedy=_(remedy))
     if theirs is not None:
         common = min(ours.steps, theirs.steps)
         mine, other = ours.first(common), theirs.first(common)
-        found += [*_examples(mine, other), *_data(mine, other)]
+        found += [*check_examples(mine, other), *check_data(mine, other)]
         found += _losses(mine, _only(other, mine, steps), tolerance(steps, common))
     if steps.step is not None and not steps.between:
-        found.append(_update(ours, steps, replicas))
+        found.append(_update(ours, steps, who))
     if found:
         return min(found, key=lambda error: _began(error, steps))  # of the same step the first in the list
     if steps.end == "unmatched":
         what = N_("these variables are only in one of the two, the {run} and {whom}: {names}")
         return VerificationError(
-            _(what, run=ours.name, whom=whom(replicas), names=first_three(steps.unmatched)),
+            _(what, run=ours.name, whom=who, names=first_three(steps.unmatched)),
             step=max(steps.followed, default=0) + 1,
             # What a restarted function has restored may be other variables than those that it made at first.
             reason="not followed" if ours.restarts else "variables",
@@ -381,7 +421,7 @@ def _first(ours: Evidence, theirs: Evidence | None, steps: Steps, replicas: int)
         remedy = N_("let the data and its size alone decide how many steps there are")
         if not made:
             remedy = N_("if it restores or finds what the run saved, remove that first")
-        said = _(what, whom=whom(replicas), others=made, run=ours.name, steps=count)
+        said = _(what, whom=who, others=made, run=ours.name, steps=count)
         reason = "steps" if made else "not followed"
         return VerificationError(said, step=min(made, count) + 1, reason=reason, remedy=_(remedy))
     return _undecided(steps, ours.steps or len(steps.followed)) if steps.is_open else None
@@ -405,15 +445,6 @@ def _undecided(steps: Steps, made: int) -> VerificationError:
     return _not_decidable(_(what, n=steps.undecided, steps=made), _(remedy))
 
 
-def _examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
-    mine, other = ours.examples.sum(axis=1), theirs.examples.sum(axis=1)
-    for k in np.flatnonzero(mine != other)[:1]:
-        step, remedy = int(k) + 1, _("read the same batches, whatever the number of workers")
-        said = _(EXAMPLES, step=ours.at(step), run=ours.name, mine=mine[k], whom=theirs.name, other=other[k])
-        numbers = {"baseline": int(other[k]), "run": int(mine[k])}
-        yield VerificationError(said, step=step, reason="examples", remedy=remedy, numbers=numbers)
-
-
 def _other_parts(ours: Evidence, theirs: Evidence | None, steps: Steps) -> bool:
     """Whether the same examples lie on other replicas, by their fingerprints, or what gradients were taken of."""
     if theirs is None:
@@ -423,14 +454,6 @@ def _other_parts(ours: Evidence, theirs: Evidence | None, steps: Steps) -> bool:
     agree = facts.same_examples(ours.prints, theirs.prints, ours.examples, theirs.examples)
     apart = (np.abs(ours.prints - theirs.prints) > facts.SAME_DATA).any(axis=1)
     return agree is not None and bool((agree & apart).any())
-
-
-def _data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
-    agree = facts.same_examples(ours.prints, theirs.prints, ours.examples, theirs.examples)
-    for k in np.flatnonzero(~agree)[:1] if agree is not None else []:
-        what = N_("step {step}: other examples than {whom} reads, by their fingerprints")
-        remedy = _("give both the same order (seed the shuffle), and draw in the data by TensorFlow, with a seed")
-        yield VerificationError(_(what, step=k + 1, whom=theirs.name), step=int(k) + 1, reason="data", remedy=remedy)
 
 
 def _only(theirs: Evidence, ours: Evidence, steps: Steps) -> Evidence:
@@ -453,7 +476,7 @@ def _losses(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> Iterator[Veri
         yield error
 
 
-def _update(ours: Evidence, steps: Steps, replicas: int) -> VerificationError:
+def _update(ours: Evidence, steps: Steps, who: str) -> VerificationError:
     assert steps.step is not None
     largest = sorted(steps.parts, key=lambda part: -part.values * min(part.apart, 1.0))
     said = {"n": len(largest), "all": len(steps.variables), "parts": _("; ").join(map(part_in_words, largest[:2]))}
@@ -463,13 +486,13 @@ def _update(ours: Evidence, steps: Steps, replicas: int) -> VerificationError:
         what = N_("before {step}, {n} of {all} variables changed differently from {whom}: {parts}")
         remedy = N_("look at callbacks, assignments and learning rates that are set between steps")
     what, reason = (
-        _(what, step=ours.at(steps.step), whom=whom(replicas), **said),
+        _(what, step=ours.at(steps.step), whom=who, **said),
         "between" if steps.between else "update",
     )
     numbers = {name: getattr(largest[0], name) for name in ("apart", "level", "longer", "along")}
     return VerificationError(what, step=steps.step, reason=reason, remedy=_(remedy), numbers=numbers)
 
 
-def _not_followed(replicas: int, error: DtkError) -> VerificationError:
+def _not_followed(who: str, error: DtkError) -> VerificationError:
     what = N_("the steps could not be followed on {whom}: {error}")
-    return VerificationError(_(what, whom=whom(replicas), error=error.what), reason="not followed", remedy=error.remedy)
+    return VerificationError(_(what, whom=who, error=error.what), reason="not followed", remedy=error.remedy)

@@ -66,10 +66,12 @@ class Steps:
     what happened since the one before. parts: the variables that differ there. undecided: units of which rounding
     leaves too much open. end: why the follower ended: "done", "enough" (it had seen some steps that differ),
     "unmatched" (one of the two has variables that the other one lacks), "damaged" (a state is not what was written),
-    "killed". unmatched: the variables' names; damaged: the step. recorded: units that could be followed. made: updates
-    in all. whole: whether these were all that the run has made, and all were followed. coarse: the relative rounding of
-    the coarsest type that the steps compute in, 0 for float32. levels: how much of each variable's change rounding is,
-    by number, where that is more than usual. lines: by unit; variables: names and numbers of values; read: all judged.
+    "killed". unmatched: the variables' names; damaged: the step. sharded: whether a function that makes each
+    worker's data is known to divide it rightly; None where there is none. recorded: units that could be followed.
+    made: updates in all. whole: whether these were all that the run has made, and all were followed. coarse: the
+    relative rounding of the coarsest type that the steps compute in, 0 for float32. levels: how much of each
+    variable's change rounding is, by number, where that is more than usual. lines: unit by unit; variables: name
+    and number of values of each; read: all that was judged.
     """
 
     followed: tuple[int, ...]
@@ -80,6 +82,7 @@ class Steps:
     end: str
     unmatched: tuple[str, ...]
     damaged: int | None
+    sharded: bool | None
     recorded: int
     made: int
     whole: bool
@@ -166,6 +169,7 @@ def judged(lines: Sequence[dict[str, Any]]) -> Steps:
         end=last["end"],
         unmatched=tuple(last.get("unmatched", ())),
         damaged=last.get("damaged"),
+        sharded=last.get("sharded"),
         recorded=last.get("recorded", 0),
         made=last.get("made", 0),
         whole=last.get("whole", False),

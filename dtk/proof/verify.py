@@ -29,8 +29,15 @@ import numpy as np
 
 from dtk.errors import VerificationError
 from dtk.language import N_, _, first_three, ngettext
-from dtk.proof.evidence import Evidence, check_arguments, check_replicas_agree, collect
-from dtk.proof.following import Following, can_be_followed, check_every_step, without_states
+from dtk.proof.evidence import (
+    Evidence,
+    can_be_followed,
+    check_arguments,
+    check_replicas_agree,
+    collect,
+    without_states,
+)
+from dtk.proof.following import Following, check_every_step
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Proof
 from dtk.records.events import Loop, Optimizer, Updates, of_kind

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from dtk.compat import updates
-from dtk.compat.feeds import Feed, can_be_fed, read_beside, rows
+from dtk.compat.feeds import Feed, can_be_fed, read_beside, rows, sharded
 from dtk.compat.states import Variable, watcher
 from dtk.environment import Here
 from dtk.records import RunFolder
@@ -72,10 +72,11 @@ class Follower:
     """
 
     def __init__(self, place: Here, asked: dict[str, Any]):
-        """asked: {"dir": of the run, "workers": its number, "levels": by variable}."""
+        """asked: {"dir": of the run, "workers": its number, "levels": by variable}; more: see `follower_of`."""
         self.place, self.watched = place, Watched(place)
         self.recorded = RecordedStates(RunFolder(Path(asked["dir"]), asked["workers"]))
         self._left, self._followed, self._repeated = -1, 0, 0
+        self._asked = self.place.replicas > 1 or "pipelines" in asked  # to say what is read in each call
         # Before a call that may be a unit: the state, what was taken over before, and a line where something differs.
         self._open: tuple[Snapshot, State, dict[str, Any] | None] | None = None
         self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state
@@ -174,7 +175,7 @@ class Follower:
         self._followed += 1 + last - first
         facts: dict[str, Any] = {"unit": last + 1, "units": 1 + last - first, "step": self.recorded.units[first].step}
         if theirs and made.call is not None:
-            asked = line["wrong"] or self._left >= 0 or self.place.replicas > 1
+            asked = line["wrong"] or self._left >= 0 or self._asked
             read = rows(self._used, made.args, made.kwargs) if asked else []
             mine, theirs = ([value / max(1, made_here) for value in each] for each in (mine, theirs))
             facts |= {"targets": theirs, "mine": mine, "first": first_of_all, "made": made_here, "read": read}
@@ -419,7 +420,8 @@ class Follower:
                 why, facts = "damaged", {"damaged": damage.args[0]}
         whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
         facts |= {"levels": self.levels.above(), "coarse": updates.precision(), "whole": whole}
-        facts |= {"recorded": len(recorded.units), "made": recorded.last[0] if recorded.last else 0}
+        made = recorded.last[0] if recorded.last else 0
+        facts |= {"sharded": sharded(), "recorded": len(recorded.units), "made": made}
         self._write({"end": why, **facts})
         os.close(self._file)
         self._file = -1

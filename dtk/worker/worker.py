@@ -21,7 +21,7 @@ from typing import Any
 import wrapt
 
 from dtk import environment, limits
-from dtk.compat import binding, causes, estimators, keras2, keras3, libraries, marks, saves, strategies
+from dtk.compat import binding, causes, estimators, feeds, keras2, keras3, libraries, marks, saves, strategies
 from dtk.compat.libraries import tf
 from dtk.compat.states import watch
 from dtk.environment import Here
@@ -180,11 +180,14 @@ def _prepare_libraries(here: Here, job: dict[str, Any]) -> None:
     # A program's baseline, and its follower, have a TF_CONFIG, in which it may read the number of workers.
     if here.role == "evaluator" or (here.mode != "cluster" and "TF_CONFIG" in os.environ):
         strategies.alone()
-    if follows.get("counts", 1) > 1:
+    if "counts" in follows:
         strategies.counts(follows["counts"])
     strategies.join_once()
+    workers = follows.get("workers", 0)
+    if workers > 1:
+        feeds.read_by_worker(workers, replicas // workers, joined="pipelines" in follows)
     if replicas > 1:
-        strategies.several(replicas, follows=follows.get("workers", 0))
+        strategies.several(replicas, follows=workers)
 
 
 def strategy_of(here: Here, alone: bool = False) -> Any:

@@ -82,6 +82,9 @@ def apart(context, steps, n, model, mistake):
     import tensorflow as tf
 
     x, y = arrays(model)
+    if mistake == "none":  # each shuffles its own part
+        part = tf.data.Dataset.from_tensor_slices((x, y)).shard(context.num_input_pipelines, context.input_pipeline_id)
+        return part.shuffle(len(y)).repeat().batch(BATCH // n).take(steps)
     seed = 7 + (context.input_pipeline_id if mistake == "own order" else 0)
     size = BATCH // n
     numbers = order(steps * BATCH, len(y), seed)
@@ -153,6 +156,8 @@ for kind, train in (("loop", by_loop), ("fit", by_fit)):
     add(f"{kind}, files sharded by data", train, way="files", behind=True)
     add(f"{kind}, a dataset for each worker", train, way="apart", behind=True)
     add(f"{kind}, noise by the example", train, way="by worker")
+    add(f"{kind}, a shuffled part for each worker", train, way="apart", mistake="none", behind=True)
+add("loop, a shuffled part for each worker, dropout", by_loop, REPLICAS, way="apart", mistake="none", dropout=0.4)
 add("loop, a dataset for each worker, dropout", by_loop, REPLICAS, way="apart", dropout=0.4)
 
 ORDER = "data: other examples than one device's, by the same rule for each worker: "
