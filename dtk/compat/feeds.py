@@ -222,36 +222,9 @@ class _Source:
 # ---- a follower in the place of workers that each make their own data
 
 _DIGITS = 9  # of an example's fingerprint; further ones depend on the batch that it lies in
-_FEW = 0.05  # of all examples: a few may be alike, and a shuffle may hold some back
-_MOST_READ = 2000  # batches of one device's own, in which the workers' examples are looked for
-_read: list[_Read] = []
-
-
-class _Read:
-    """What the pipelines of one function have read. parts: each one's examples. whole: one device's own dataset."""
-
-    def __init__(self, workers: int):
-        self.parts, self.count, self.whole = [set[float]() for _ in range(workers)], 0, None
-
-    def note(self, *elements: Any) -> bool:
-        for part, examples in zip(self.parts, elements, strict=True):
-            part.update(np.round(examples, _DIGITS).tolist())
-            self.count += len(examples)
-        return True
-
-    def sharded(self) -> bool:
-        """Whether they have read what one device reads by itself, nothing twice and, in a whole pass, all of it."""
-        if self.whole is None:
-            return False
-        read, own, count = set[float]().union(*self.parts), set[float](), 0
-        for element in self.whole.take(_MOST_READ):
-            examples = np.round(of_each(element), _DIGITS).tolist()
-            own.update(examples)
-            count += len(examples)
-            if count > 2 * len(own):  # it repeats itself
-                break
-        twice, missed = sum(map(len, self.parts)) - len(read), min(self.count, len(own)) - len(read)
-        return max(twice, missed, len(read - own)) <= _FEW * len(read)
+_FEW = 0.05  # of all examples, which may be alike
+_MOST_READ = 5000  # batches of a pass over a dataset
+_made: list[list[Any]] = []  # by each function: the workers' datasets, and the one of one device by itself
 
 
 def read_by_worker(workers: int, each: int, joined: bool) -> None:
@@ -262,25 +235,16 @@ def read_by_worker(workers: int, each: int, joined: bool) -> None:
     """
 
     def data(make: Callable[[Any], Any], context: Any) -> Any:
-        _read.append(_Read(workers))
         if context.num_input_pipelines > 1 or not (each or joined):
+            _made.append([])
             return make(context)
         asked = [tf.distribute.InputContext(workers, k, workers * max(each, 1)) for k in range(workers)]
-        *parts, whole = _made(make, [*asked, context])
+        *parts, whole = _as_in_processes(make, [*asked, context])
+        _made.append([*parts, whole] if joined else [])
         if each:
             turns = tf.data.Dataset.from_tensor_slices(np.repeat(np.arange(workers), each)).repeat()
             return tf.data.Dataset.choose_from_datasets(parts, turns)
-        seen = _read[-1]
-
-        def noted(*elements: Any) -> Any:
-            examples = [of_each(its) for its in elements]
-            if None in examples:
-                return True
-            seen.whole = whole
-            return tf.ensure_shape(tf.numpy_function(seen.note, examples, tf.bool), ())
-
-        joint = tf.data.Dataset.zip((*parts,)).filter(noted)
-        return joint.map(lambda *its: tf.nest.map_structure(_end_to_end, *its))
+        return tf.data.Dataset.zip((*parts,)).map(lambda *its: tf.nest.map_structure(_end_to_end, *its))
 
     def datasets(original: Any, self: Any, dataset_fn: Any, *options: Any, **named: Any) -> Any:
         return original(self, functools.partial(data, dataset_fn), *options, **named)
@@ -289,7 +253,7 @@ def read_by_worker(workers: int, each: int, joined: bool) -> None:
         replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", name)(datasets)
 
 
-def _made(make: Callable[[Any], Any], asked: list[Any]) -> list[Any]:
+def _as_in_processes(make: Callable[[Any], Any], asked: list[Any]) -> list[Any]:
     """A worker's data for each of these contexts, each from the same random state, as in processes of their own."""
     # Of operations without a seed of their own, run eagerly; tests/test_programs.py tells when this name is gone.
     ours = getattr(contexts.context(), "_rng", None)
@@ -309,8 +273,27 @@ def _end_to_end(*parts: Any) -> Any:
 
 
 def sharded() -> bool | None:
-    """Whether each function that makes a worker's data is known to shard it rightly; None where there is none."""
-    return all(each.sharded() for each in _read) if _read else None
+    """Whether workers' pipelines read what one device reads by itself, and nothing twice; None where they have none."""
+    for *parts, whole in filter(None, _made):
+        each, own = [_examples(part) for part in parts], _examples(whole)
+        read = set[float]().union(*each)
+        if not read or max(sum(map(len, each)) - len(read), len(read ^ own)) > _FEW * len(read):
+            return False
+    return all(_made) if _made else None
+
+
+def _examples(data: Any) -> set[float]:
+    """The fingerprints of all examples that a dataset has, of one that goes on forever in two passes or so."""
+    found, count = set[float](), 0
+    for batch in data.take(_MOST_READ):
+        examples = of_each(batch)
+        if examples is None:
+            return set()
+        found.update(np.round(examples, _DIGITS).tolist())
+        count += len(examples)
+        if count > 2 * len(found):
+            break
+    return found
 
 
 # ---- what makes a dataset's examples differ from worker to worker: random maps, Python code, sharding by files
