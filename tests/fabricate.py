@@ -94,6 +94,7 @@ def fabricate(
         (corner.path / "log.txt").write_text(f"worker {k} speaking\n")
         ends = final[k] if final is not None else [np.ones((3, 2), np.float32)]
         corner.save_weights([f"w{i}" for i in range(len(ends))], ends)
+    (folder.path / "job.json").write_text("{}")
     return Made(folder=folder, mode=mode, replicas=replicas, seed=seed, results=[None] * workers, seconds=end + 0.2)
 
 
