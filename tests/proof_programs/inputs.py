@@ -83,8 +83,10 @@ def apart(context, steps, n, model, mistake):
 
     x, y = arrays(model)
     if mistake == "none":  # each shuffles its own part
-        part = tf.data.Dataset.from_tensor_slices((x, y)).shard(context.num_input_pipelines, context.input_pipeline_id)
-        return part.shuffle(len(y)).repeat().batch(BATCH // n).take(steps)
+        count = min(len(y), steps * BATCH)
+        part = tf.data.Dataset.from_tensor_slices((x[:count], y[:count]))
+        part = part.shard(context.num_input_pipelines, context.input_pipeline_id).shuffle(count)
+        return part.repeat(-(-steps * BATCH // count)).batch(BATCH // n)
     seed = 7 + (context.input_pipeline_id if mistake == "own order" else 0)
     size = BATCH // n
     numbers = order(steps * BATCH, len(y), seed)
