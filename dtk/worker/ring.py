@@ -13,7 +13,6 @@ from __future__ import annotations
 import atexit
 import json
 import socket
-import struct
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -210,11 +209,8 @@ class Ring:
     ) -> tuple[dict[str, Any], np.ndarray]:
         """Sends numbers, and what is to be known about them; returns those that came, with the same of them."""
         assert self._neighbors is not None  # a ring of one has no other worker, which was refused
-        head = json.dumps({**about, "dtype": array.dtype.str}).encode()
-        message = self._neighbors.trade(head + b"\n" + array.tobytes(), receiver, sender)
+        theirs, body = self._neighbors.trade({**about, "dtype": array.dtype.str}, array.tobytes(), receiver, sender)
         self.bytes_sent += array.nbytes
-        head, body = message.split(b"\n", 1)
-        theirs = json.loads(head)
         values = np.frombuffer(body, np.dtype(theirs.pop("dtype"))).copy()
         if theirs.keys() != about.keys():  # one called `exchange` and the other `swap`
             raise RingBroken(_(OFTEN))
@@ -270,14 +266,11 @@ def _numbers(values: Any, call: str) -> np.ndarray:
 # ---- the connections: sockets in the run's directory, which no other user may enter
 
 
-_LENGTH = struct.Struct("!Q")
-_CALLER = struct.Struct("!I")  # which worker
-
-
 class Neighbors:
-    """A worker's connections with the others, each for one direction. Bytes only, no wait without end.
+    """A worker's connections with the others, each for one direction. No wait without end.
 
     A worker calls those that it sends to: the next one at the beginning, others when it first has something for them.
+    It says its number in a line. A message is a line of JSON, and as many bytes as that says.
 
     sockets: where each worker listens. timeout: seconds without a sign of a neighbor after which RingBroken names the
     worker that `suspect` finds.
@@ -296,23 +289,25 @@ class Neighbors:
         self._sender = ThreadPoolExecutor(1, "dtk-ring")
         self._link(self.next)
 
-    def trade(self, message: bytes, receiver: int, sender: int) -> bytes:
+    def trade(self, about: dict[str, Any], body: bytes, receiver: int, sender: int) -> tuple[dict[str, Any], bytes]:
         """Sends a message to one worker and returns one from another, or from the same, both at the same time.
 
         One after the other would not do: all workers would send, none would read, and messages larger than the
         system's buffers would never leave.
         """
-        sent = self._sender.submit(self._link(receiver).sendall, _LENGTH.pack(len(message)) + message)
+        head = json.dumps({**about, "bytes": len(body)}).encode()
+        sent = self._sender.submit(self._link(receiver).sendall, head + b"\n" + body)
         try:
             while sender not in self._inward:
                 self._admit()
-            (size,) = _LENGTH.unpack(self._inward[sender].read(_LENGTH.size))
+            theirs = json.loads(self._inward[sender].readline())
+            size = theirs.pop("bytes")
             came = self._inward[sender].read(size)
         except TimeoutError:
             suspect = self._suspect() if sender == self.previous else sender
             what = _("worker {worker} sent nothing for {seconds:g} s", worker=suspect, seconds=self.timeout)
             raise RingBroken(what, _(OFTEN), by_a_peer=True) from None
-        except (OSError, struct.error):
+        except (OSError, ValueError):  # a line that is cut short is no JSON
             raise self._gone(sender) from None
         if len(came) < size:
             raise self._gone(sender)
@@ -323,7 +318,7 @@ class Neighbors:
             raise RingBroken(what, _(OFTEN)) from None
         except OSError:
             raise self._gone(receiver) from None
-        return came
+        return theirs, came
 
     def _gone(self, neighbor: int) -> RingBroken:
         what = N_("worker {worker} has left the ring: it ended, or made fewer exchanges than this one")
@@ -343,7 +338,7 @@ class Neighbors:
                 time.sleep(0.02)  # a socket that opens in another process sends no event to wait for
                 continue
             link.settimeout(self.timeout)
-            link.sendall(_CALLER.pack(self._worker))
+            link.sendall(b"%d\n" % self._worker)
             self._outward[other] = link
         return self._outward[other]
 
@@ -353,6 +348,6 @@ class Neighbors:
         with caller:  # what reads keeps it open
             caller.settimeout(self.timeout)
             reader = caller.makefile("rb")
-        greeting = reader.read(_CALLER.size)
-        if len(greeting) == _CALLER.size:  # else who called was killed at that moment
-            self._inward[_CALLER.unpack(greeting)[0]] = reader
+        greeting = reader.readline()
+        if greeting.endswith(b"\n"):  # else who called was killed at that moment
+            self._inward[int(greeting)] = reader
