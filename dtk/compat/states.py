@@ -126,53 +126,33 @@ def read(table: Sequence[Variable]) -> list[list[Any]]:
 
     By one operation a device, as one a variable takes four times as long; an Estimator's by one call of its session.
     """
-    global _reading
     in_graph = [each for each in table if isinstance(each, InGraph)]
     session = in_graph[0].session if in_graph else None  # one Estimator's have the same
     if session is not None:
         for each, now in zip(in_graph, session.run([each.tensors for each in in_graph]), strict=True):
             each.hold([np.asarray(value) for value in now])
     eager = [each for each in table if not isinstance(each, InGraph)]
-    if not _reading.reads(eager):
-        _reading = _Reading(eager)
-    return [*(each.held for each in in_graph), *_reading.values()]
+    return [*(each.held for each in in_graph), *_read_eagerly(eager)]
 
 
-class _Reading:
-    """What reads the same variables again and again."""
+def _read_eagerly(table: Sequence[Variable]) -> list[list[Any]]:
+    from tensorflow.python import pywrap_tfe
 
-    def __init__(self, table: Sequence[Variable]):
-        self._table = list(table)
-        self._refs = [ref for each in table for ref in each.copies]
-        self._devices: dict[str, tuple[list[int], list[Any], list[int]]] = {}  # places, handles and types of its copies
-        for place, ref in enumerate(self._refs):
-            leaf = ref()
-            if leaf is not None:
-                places, handles, types = self._devices.setdefault(leaf.handle.device, ([], [], []))
-                places.append(place)
-                handles.append(leaf.handle)
-                types.append(leaf.dtype.base_dtype.as_datatype_enum)
-
-    def reads(self, table: Sequence[Variable]) -> bool:
-        return self._table == table and all(ref() is not None for ref in self._refs)
-
-    def values(self) -> list[list[Any]]:
-        from tensorflow.python import pywrap_tfe
-
-        flat: list[Any] = [None] * len(self._refs)
-        session = contexts.context()._handle
-        for device, (places, handles, types) in self._devices.items():
-            attributes = ("N", len(handles), "dtypes", types)
-            found = pywrap_tfe.TFE_Py_Execute(session, device, "_ReadVariablesOp", handles, attributes, len(handles))
-            for place, tensor in zip(places, found, strict=True):
-                flat[place] = np.asarray(tensor._numpy())  # numpy() would copy
-        parts = iter(flat)
-        return [
-            [value for value in itertools.islice(parts, len(each.copies)) if value is not None] for each in self._table
-        ]
-
-
-_reading = _Reading([])
+    each_has = [[leaf for leaf in (ref() for ref in each.copies) if leaf is not None] for each in table]
+    leaves = [leaf for its in each_has for leaf in its]
+    devices: dict[str, list[int]] = {}
+    for place, leaf in enumerate(leaves):
+        devices.setdefault(leaf.handle.device, []).append(place)
+    values: list[Any] = [None] * len(leaves)
+    session = contexts.context()._handle
+    for device, places in devices.items():
+        handles = [leaves[place].handle for place in places]
+        attributes = ("N", len(handles), "dtypes", [leaves[place].dtype.as_datatype_enum for place in places])
+        found = pywrap_tfe.TFE_Py_Execute(session, device, "_ReadVariablesOp", handles, attributes, len(handles))
+        for place, tensor in zip(places, found, strict=True):
+            values[place] = np.asarray(tensor._numpy())  # numpy() would copy
+    parts = iter(values)
+    return [list(itertools.islice(parts, len(its))) for its in each_has]
 
 
 def watcher() -> Any:
