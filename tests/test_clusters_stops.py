@@ -113,12 +113,9 @@ def test_two_replicas_of_one_worker(capsys, monkeypatch):
         np.testing.assert_array_equal(both, [[3, 6], [3, 6]])
         cluster.pause()
         capsys.readouterr()
-        cluster.cell("a = strategy.reduce('sum', shares[0], axis=None)\nstrategy.run(share)\nlast = 1")
-        assert "worker 0: held before a collective in line 1" in capsys.readouterr().out
-        assert "a" not in [*cluster.inspect().name]
-        cluster.step()
+        cluster.cell("a = 1\nstrategy.run(share)\nlast = 1")
         assert "worker 0: held before a collective in line 2" in capsys.readouterr().out
-        np.testing.assert_array_equal(cluster.pull("a")[0], [3, 6])
+        assert cluster.pull("a") == [1]
         cluster.step()  # both replicas' parts of one collective
         assert cluster.run("last") == [1]
         cluster.resume()

@@ -244,6 +244,7 @@ def test_elsewhere(tmp_path, monkeypatch):
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
+    monkeypatch.setattr(saves, "here", lambda: place)
     for path, expected in {
         "checkpoints/{epoch}.keras": "checkpoints/{epoch}.keras",
         str(work / "logs"): "logs",
@@ -253,8 +254,8 @@ def test_elsewhere(tmp_path, monkeypatch):
         "../up.keras": str((tmp_path / "up.keras").relative_to("/")),
         str(corner / "logs"): "logs",
     }.items():
-        assert saves.elsewhere(path, place) == str(corner / expected)
-    assert saves.elsewhere(Path("x.keras"), place) == str(corner / "x.keras")
+        assert saves.elsewhere(path) == str(corner / expected)
+    assert saves.elsewhere(Path("x.keras")) == str(corner / "x.keras")
 
 
 def test_only_compat_touches_internals():

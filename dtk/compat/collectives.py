@@ -28,8 +28,6 @@ from dtk.compat.strategies import EXTENDED, has_a_cluster
 _tables: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of the strategies made here: their number
 _numbers = itertools.count()
 _KEYS = "tensorflow.python.distribute.cross_device_utils:CollectiveKeys"
-_SUMS = "here.sum"
-_sums: list[int] = []  # how many there were, once `watch_sums` was called
 
 
 def let_peers_come_back() -> None:
@@ -55,22 +53,6 @@ def watch_keys(arrive: Callable[[str, int], None], took: Callable[[str, int], No
         key = original(self, group_key, device)
         took(name, key)
         return key
-
-
-def watch_sums(arrive: Callable[[str, int], None], took: Callable[[str, int], None]) -> None:
-    """As `watch_keys`, for the sums of this process's replicas that a cell asks for: they are no collectives.
-
-    So MirroredStrategy adds up what `reduce` is called with, if it is not called inside of a `tf.function`.
-    """
-    _sums[:] = [0]
-
-    @replaces(tf.distribute.ReductionToOneDevice, "reduce_implementation")
-    def reduce_implementation(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        if tf.executing_eagerly():
-            arrive(_SUMS, _sums[0])
-            _sums[0] += 1
-            took(_SUMS, _sums[0] - 1)
-        return original(self, *args, **kwargs)
 
 
 def watch_waits(within: set[int]) -> None:
@@ -100,13 +82,12 @@ def _name(table: Any, group: int, device: str) -> str:
 
 def keys() -> dict[str, int]:
     """The next number of each counter, by its name, which is the same on every worker."""
-    of_collectives = {
+    return {
         _name(table, group, device): number
         for table in list(_tables)
         for group, of_group in list(table._instance_key_table.items())
         for device, number in list(of_group.items())
     }
-    return of_collectives | ({_SUMS: _sums[0]} if _sums else {})
 
 
 def set_keys(number: int) -> None:

@@ -62,12 +62,12 @@ def _redirect(keras: Any, place: Here) -> None:
             _redirect_attribute(getattr(keras.callbacks, kind), _PATHS[kind])
 
 
-def elsewhere(path: str | os.PathLike[str], place: Here | None = None) -> str:
+def elsewhere(path: str | os.PathLike[str]) -> str:
     """The path in this worker's own corner that stands for `path`; what lies there already stays as it is.
 
     Relative to the working directory or to the run's directory where `path` is inside one of them.
     """
-    place = place or here()
+    place = here()
     assert place is not None, "only a worker has a corner of its own"
     root = place.folder.path.absolute() / "elsewhere"
     whole = Path(os.path.abspath(os.fspath(path)))

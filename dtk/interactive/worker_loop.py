@@ -61,8 +61,6 @@ class WorkerLoop:
         self._questions = 0  # how many it has asked
         collectives.let_peers_come_back()
         collectives.watch_keys(self.gate.arrive, self.gate.took)
-        if place.mode == "mirrored":  # one worker with several replicas
-            collectives.watch_sums(self.gate.arrive, self.gate.took)
         collectives.watch_waits(self.within)
         collectives.broadcast_locally(self.local)
         self.takes = shell.Takes(place)
