@@ -113,7 +113,8 @@ CASES = {
     "updating in a condition": Case(
         p.updating_in_a_condition,
         "an all-reduce (such as that of optimizer.apply_gradients) is inside a condition, a loop or a tf.function of "
-        "its own in the step, which TensorFlow can't merge over replicas; take it out of there",
+        "its own in the step, which TensorFlow can't merge over replicas; take it out of there (Keras 3's optimizers "
+        "with gradient_accumulation_steps or ema_overwrite_frequency put it there)",
     ),
     "variables made in the step": Case(
         p.variables_made_in_the_step,

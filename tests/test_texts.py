@@ -34,6 +34,9 @@ LAUNCHER = (
     "json.loads(os.environ['TF_CONFIG'])['task']['index']"
 )
 KERAS_2 = "; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=2)"
+NO_SIZE = "; if it is a batch's x.shape[0]: under a strategy that is None while the graph is made; use tf.shape(x)[0]"
+HALF = "unsupported operand type(s) for //: 'NoneType' and 'int'"
+NONE = "Failed to convert elements of (None, 3) to Tensor"
 NO_STEP = "SLURM_PROCID not found in environment. Not running inside a Slurm step?"
 PUBLIC = [
     (
@@ -91,6 +94,9 @@ PUBLIC = [
         "'CollectiveAllReduceStrategy' object has no attribute 'experimental_run_v2'",
         "strategy.experimental_run_v2 is called strategy.run since TensorFlow 2.2",
     ),
+    ("TypeError", HALF, f"{HALF}{NO_SIZE}"),
+    ("TypeError", f"{NONE}. Consider casting elements to a supported type.", f"{NONE}{NO_SIZE}"),
+    ("TypeError", "Expected int32, but got None of type 'NoneType'.", f"Expected int32, but got None{NO_SIZE}"),
 ]
 MESSAGES = [message for lane in KEPT.values() for texts in lane["texts"].values() for _, message, _ in texts]
 MESSAGES += [message for _, message, _ in PUBLIC]

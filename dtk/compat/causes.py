@@ -1,14 +1,13 @@
 """What an exception says of its cause, without what Keras 3 puts around it when it raises it anew.
 
 Keras says the message of the original after words of its own, and leaves the original in `__context__`. It is found by
-what Keras leaves behind, not by its words (Keras 3.13 to 3.15; `traceback_utils` and `Operation.compute_output_spec`).
-AutoGraph does the same and leaves nothing behind that a learner's own `except` doesn't: `explain` reads its words.
+what Keras leaves behind, not by its words (Keras 3.13 to 3.15; `traceback_utils`). AutoGraph, and Keras where it infers
+a shape, do the same and leave nothing behind that a learner's own `except` doesn't: `explain` reads their words.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import socket
 
 
@@ -20,17 +19,8 @@ def message_of(error: BaseException) -> tuple[str, str]:
 
 
 def _wraps(error: BaseException, inner: BaseException) -> bool:
-    if getattr(error, "_keras_call_info_injected", False) and not getattr(inner, "_keras_call_info_injected", False):
-        return True
-    trace = inner.__traceback__  # begins where Keras caught it
-    code = trace.tb_frame.f_code if trace is not None else None
-    return (
-        code is not None
-        and code.co_name == "compute_output_spec"
-        and code.co_filename.endswith(os.path.join("keras", "src", "ops", "operation.py"))
-        and type(error) is type(inner)
-        and str(inner) in str(error)
-    )
+    marked = [getattr(each, "_keras_call_info_injected", False) for each in (error, inner)]
+    return marked == [True, False]
 
 
 _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)

@@ -12,7 +12,6 @@ import functools
 import importlib
 import inspect
 import linecache
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ import wrapt
 from dtk.compat.fingerprint import first_leaf
 from dtk.compat.libraries import changed, installed_keras_2, keras, keras_2_chosen, keras_major, replaces, tf
 from dtk.compat.per_replica import first_spec
-from dtk.errors import ClusterConfigError, library_of
+from dtk.errors import ClusterConfigError
 
 _applied: list[str] = []
 REFUSALS = "refusals"  # their name among the corrections
@@ -88,7 +87,7 @@ def _correct(_keras: Any) -> None:
             _applied.append(name)
     if _applied and REFUSALS not in _applied:
         for method in _DATA:
-            _refuse(keras.Model, method)
+            replaces(keras.Model, method)(_refuse_endless)
         _applied.append(REFUSALS)
 
 
@@ -179,12 +178,7 @@ def _after_its_data(step_function: Callable[..., Any], guarded: bool) -> Callabl
         if guarded:
             before.append(tf.debugging.assert_positive(tf.shape(first_leaf(data))[0], message=_NO_EXAMPLES))
         with tf.control_dependencies(before):
-            try:
-                return step_function(data)
-            except (TypeError, ValueError) as error:
-                if said := _unknown_batch(error, data):
-                    raise ClusterConfigError(said) from error
-                raise
+            return step_function(data)
 
     return step
 
@@ -268,10 +262,7 @@ def _list_by_replica(original: Any, self: Any, *args: Any) -> Any:
     return original(self, *args)
 
 
-# ---- what Keras 3 takes and then can't do under a strategy, refused in a sentence before it fails
-#
-# Measured with Keras 3.15.1 and TensorFlow 2.21.0; `tests/test_refused.py` runs each without its refusal, so that it
-# tells when one can go. Nothing is refused on one device but data without an end, for which Keras 2 has its own error.
+# ---- data without an end, and no number of steps: refused, as Keras 2 does, before an epoch begins that never ends
 
 # What data each takes, what it is called, and the argument that says how many steps of it there are.
 _DATA = {
@@ -281,22 +272,17 @@ _DATA = {
 }
 
 
-def _refuse(model: Any, name: str) -> None:
-    """Wraps `fit`, `evaluate` or `predict` of `keras.Model` (public)."""
-    signature = inspect.signature(getattr(model, name))
-
-    @replaces(model, name)
-    def method(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            given = signature.bind(self, *args, **kwargs).arguments
-        except TypeError:
-            return original(self, *args, **kwargs)  # which says what is wrong with them
-        if name != "predict":
-            _check(self, fits=name == "fit")
-        for data, called, steps in _DATA[name]:
-            if given.get(steps) is None and _is_endless(given.get(data)):
-                raise ClusterConfigError(f"{name}: {called} has no end (.repeat()); pass {steps}")
-        return original(self, *args, **kwargs)
+def _refuse_endless(original: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+    """In place of `fit`, `evaluate` or `predict` of `keras.Model` (public)."""
+    try:
+        given = inspect.signature(original).bind(self, *args, **kwargs).arguments
+    except TypeError:
+        return original(self, *args, **kwargs)  # which says what is wrong with them
+    name = original.__name__
+    for data, called, steps in _DATA[name]:
+        if given.get(steps) is None and _is_endless(given.get(data)):
+            raise ClusterConfigError(f"{name}: {called} has no end (.repeat()); pass {steps}")
+    return original(self, *args, **kwargs)
 
 
 def _is_mirrored(strategy: Any) -> bool:
@@ -304,58 +290,8 @@ def _is_mirrored(strategy: Any) -> bool:
     return isinstance(strategy, (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy))
 
 
-def _check(model: Any, fits: bool) -> None:
-    """Raises for what an optimizer does in a `cond`, where TensorFlow can't merge replicas, and for XLA on CPUs."""
-    strategy, optimizer = model.distribute_strategy, getattr(model, "optimizer", None)
-    if not _is_mirrored(strategy):
-        return
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # inside of a LossScaleOptimizer
-    steps = getattr(optimizer, "gradient_accumulation_steps", None)
-    if fits and steps:
-        raise ClusterConfigError(
-            f"{type(optimizer).__name__}(gradient_accumulation_steps={steps}): Keras 3 can't accumulate gradients "
-            f"under a strategy; leave it out, and batch {steps} times as many examples"
-        )
-    every = getattr(optimizer, "use_ema", False) and getattr(optimizer, "ema_overwrite_frequency", None)
-    if fits and every:
-        raise ClusterConfigError(
-            f"{type(optimizer).__name__}(ema_overwrite_frequency={every}): Keras 3 can't overwrite the weights under a "
-            "strategy; leave it out, and use keras.callbacks.SwapEMAWeights(swap_on_epoch=True)"
-        )
-    on_cpus = all("CPU" in device for device in strategy.extended.worker_devices)
-    if model.jit_compile and strategy.num_replicas_in_sync > 1 and on_cpus:
-        raise ClusterConfigError(
-            "compile(jit_compile=True): XLA can't compile an all-reduce on CPUs, which a strategy with several "
-            "replicas needs; leave jit_compile out"
-        )
-
-
 def _is_endless(data: Any) -> bool:
     if not isinstance(data, (tf.data.Dataset, tf.distribute.DistributedDataset)):
         return False
     count = data.cardinality  # a method of a dataset, a value of a distributed one
     return int(count() if callable(count) else count) == tf.data.INFINITE_CARDINALITY
-
-
-def _unknown_batch(error: Exception, data: Any) -> str:
-    """What to say of a TypeError or ValueError in a step that asks for `x.shape[0]`, where that is None; "" elsewhere.
-
-    data: what the step got, as it is in the graph. Under a strategy each replica's part of a batch has a size that is
-    known only when the step runs, with `drop_remainder=True`, too.
-    """
-    # TensorFlow 2.15 to 2.21 raise a plain TypeError or ValueError here, whose text is all that has the None.
-    leaves = [leaf for leaf in tf.nest.flatten(data) if isinstance(leaf, tf.Tensor)]
-    if "None" not in str(error) or not any(leaf.shape.rank and leaf.shape[0] is None for leaf in leaves):
-        return ""
-    for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
-        code = frame.f_code
-        if library_of(code.co_filename) or code.co_filename.startswith("<"):
-            continue
-        lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 : number]
-        if any(".shape[0]" in line for line in lines):
-            return (
-                f"{code.co_name}, line {number}: under a strategy `shape[0]` of a batch is None while the graph is "
-                "made, because each replica gets a part of it; use tf.shape(x)[0]"
-            )
-        return ""
-    return ""

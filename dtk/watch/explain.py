@@ -139,10 +139,10 @@ def _paragraph(message: str) -> list[str]:
     if "Exception encountered:" in filled[:-1]:  # while Keras 3 built the model
         first, *rest = filled[filled.index("Exception encountered:") + 1 :]
         filled = [first.removeprefix("'"), *rest]
-    if len(filled) > 1 and (calling := _CALLING.match(filled[0])):
-        filled = [f"{calling[1]}: {filled[1]}", *filled[2:]]
     if filled and filled[0].endswith("Error encountered:") and len(filled) > 1:
         filled = filled[1:]
+    if len(filled) > 1 and (calling := _CALLING.match(filled[0])):
+        filled = [f"{calling[1]}: {filled[1]}", *filled[2:]]
     return filled
 
 
@@ -281,7 +281,12 @@ KNOWN = {
     ),
     r"`merge_call` called while defining a new graph": N_(
         "an all-reduce (such as that of optimizer.apply_gradients) is inside a condition, a loop or a tf.function "
-        "of its own in the step, which TensorFlow can't merge over replicas; take it out of there"
+        "of its own in the step, which TensorFlow can't merge over replicas; take it out of there (Keras 3's "
+        "optimizers with gradient_accumulation_steps or ema_overwrite_frequency put it there)"
+    ),
+    r"(unsupported operand type\(s\) for \S+ (?:'NoneType' and '\w+'|'\w+' and 'NoneType')"
+    r"|Expected int32, but got None|Failed to convert elements of [\[(]None.*? to Tensor)": N_(
+        "{0}; if it is a batch's x.shape[0]: under a strategy that is None while the graph is made; use tf.shape(x)[0]"
     ),
     r"You must feed a value for placeholder tensor 'cond/(?:then|else)/_\d+/cond/Placeholder": N_(
         "variables are made in the first call of a tf.function with an all-reduce, which fails in TensorFlow where "

@@ -69,7 +69,7 @@ class Recorder(_Hook):
     def __init__(self) -> None:
         super().__init__()
         self._fit: tuple[Progress, Known, tap.Tap] | None = None  # what the fit that goes on is recorded into
-        self._first_epoch, self._offset, self._before = True, 0, 0
+        self._first_epoch, self._offset = True, 0
         self._began = 0.0
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -82,7 +82,7 @@ class Recorder(_Hook):
         check_strategy(tap.weights_so_far(model), place)
         state = progress(place)
         known = state.known(model, lambda: tap.weights_so_far(model))
-        self._first_epoch, self._before, self._began = True, state.steps, place.now()
+        self._first_epoch, self._began = True, place.now()
         known.tap = known.tap or tap.Tap(model)
         known.tap.attach(owner=self)
         self._fit = state, known, known.tap
@@ -122,8 +122,6 @@ class Recorder(_Hook):
             if self._first_epoch and state.place.run.attempt > 1:  # a backup of a training that was complete
                 state.begins(self._counted() or 0)
             state.save_weights(known)
-            if state.steps == self._before and not self._first_epoch:
-                print(_("dtk.Recorder: no step of this fit was recorded: its train function never called train_step"))
             its.detach()
         self._fit = None
 

@@ -7,7 +7,6 @@ import ctypes
 import faulthandler
 import functools
 import gc
-import inspect
 import json
 import os
 import signal
@@ -121,8 +120,6 @@ def _work(spec: WorkerSpec, here: Here, other_keras: bool) -> None:
     result = None
     with contextlib.suppress(states.Ended):  # a follower has seen enough
         result = fn(*args, **kwargs)
-    if inspect.isawaitable(result):
-        raise TypeError(_("the function returned a coroutine; write an ordinary function"))
     states.finish()
     progress(here).finish()
     write_updates(here)
