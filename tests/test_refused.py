@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import lanes
 import numpy as np
@@ -46,11 +47,11 @@ def sgd(**more):
     return keras.optimizers.SGD(0.1, **more)
 
 
-MERGED = "RuntimeError: an all-reduce (such as that of optimizer.apply_gradients) is inside a condition"
+MERGED = r"RuntimeError: an all-reduce .* with gradient_accumulation_steps or ema_overwrite_frequency put it there"
 CAN_NOT = {
     "accumulation": ({"optimizer": functools.partial(sgd, gradient_accumulation_steps=2)}, MERGED),
     "overwriting": ({"optimizer": functools.partial(sgd, use_ema=True, ema_overwrite_frequency=2)}, MERGED),
-    "jit": ({"jit_compile": True}, "InvalidArgumentError: XLA can't compile an all-reduce on CPUs"),
+    "jit": ({"jit_compile": True}, r"\w+Error: XLA can't compile a.*; leave jit_compile=True out"),
 }
 
 
@@ -60,7 +61,7 @@ def test_it_fails_under_a_strategy_and_not_on_one_device(what, where):
     options, sentence = CAN_NOT[what]
     with pytest.raises(dtk.WorkerFailed) as failure:
         dtk.run(lambda strategy: trained(strategy, **options), **where)
-    assert str(failure.value).startswith(f"worker 0 raised {sentence}")
+    assert re.match(f"worker 0 raised {sentence}", str(failure.value))
     assert len(dtk.baseline(lambda strategy: trained(strategy, **options)).results[0]) == 4
 
 

@@ -94,6 +94,12 @@ PUBLIC = [
         "'CollectiveAllReduceStrategy' object has no attribute 'experimental_run_v2'",
         "strategy.experimental_run_v2 is called strategy.run since TensorFlow 2.2",
     ),
+    (
+        "InvalidArgumentError",
+        "Trying to access resource kernel/replica_1 located in device CPU:1 from device CPU:0\n Cf. "
+        "https://www.tensorflow.org/xla/known_issues#tfvariable_on_a_different_device",
+        "XLA can't compile a step with variables on several devices; leave jit_compile=True out",
+    ),
     ("TypeError", HALF, f"{HALF}{NO_SIZE}"),
     ("TypeError", f"{NONE}. Consider casting elements to a supported type.", f"{NONE}{NO_SIZE}"),
     ("TypeError", "Expected int32, but got None of type 'NoneType'.", f"Expected int32, but got None{NO_SIZE}"),

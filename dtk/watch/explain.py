@@ -303,6 +303,9 @@ KNOWN = {
     r"Collectives are not yet implemented for CPU devices when compiling with XLA": N_(
         "XLA can't compile an all-reduce on CPUs; leave jit_compile=True out"
     ),
+    r"xla/known_issues#tfvariable_on_a_different_device": N_(
+        "XLA can't compile a step with variables on several devices; leave jit_compile=True out"
+    ),
     r"Model (\w+) does not have a `call\(\)` method implemented": N_(
         "Keras 3 has to call {0} to build it, under a strategy even before the first step, and {0} has no call(); "
         "write one (its forward pass), or end its __init__ with self.built = True if all its models have an Input"
