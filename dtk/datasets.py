@@ -208,7 +208,7 @@ def _agreed(name: str) -> str:
 def _prepare(name: str) -> str:
     """Downloads what is not in the cache; "" where it is there afterwards, otherwise the reason in words."""
     if _version(name) is None:
-        if environment.isolated():
+        if environment.here() is not None and environment.isolated():
             words = N_("this run is isolated and has no network: call {call} in a cell before it")
             return _(words, call=f"dtk.datasets.load({name!r})")
         with alone(_cache() / f".dtk-{name}.lock"):

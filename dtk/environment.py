@@ -121,12 +121,9 @@ def run_dir() -> Path:
     return _here.run.path
 
 
-ISOLATED = "DTK_ISOLATED"  # in the environment of a worker of an isolated run
-
-
 def isolated() -> bool:
-    """Whether this process has a network of its own, with loopback alone (DTK_ISOLATE=1)."""
-    return ISOLATED in os.environ
+    """Whether runs have a network of their own, with loopback alone: DTK_ISOLATE=1, also in their workers."""
+    return os.environ.get("DTK_ISOLATE", "0") not in ("", "0")
 
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy", "grpc_proxy")

@@ -10,7 +10,7 @@ from verifying import edit_records
 
 import dtk
 from dtk.language import three
-from dtk.live.follow import Follower
+from dtk.live.run_progress import RunProgress
 from dtk.live.text import LogLines, clean
 from dtk.scaling.summary import lines
 from dtk.scaling.timing import throughput_of
@@ -19,19 +19,19 @@ from dtk.watch.reader import Reader
 
 def following(folder):
     reader = Reader(folder)
-    return reader, Follower(reader, 1)
+    return reader, RunProgress(reader, 1)
 
 
-def test_follower_adds_shares_and_tells_the_time_left(folder):
+def test_progress_adds_shares_and_tells_the_time_left(folder):
     announce(folder, 20, 2)
-    reader, follower = following(folder)
+    reader, progress = following(folder)
     for number in range(1, 11):
         step(folder, number)
     reader.look()
-    assert (follower.step, follower.total, follower.loss) == (10, 40, 1.0)
-    assert follower.rate == pytest.approx(1280)
-    assert follower.eta == pytest.approx(3.0)
-    assert follower.words() == "step 10/40, loss 1, 1,280 examples/s, ETA 0:00:03"
+    assert (progress.step, progress.total, progress.loss) == (10, 40, 1.0)
+    assert progress.rate == pytest.approx(1280)
+    assert progress.eta == pytest.approx(3.0)
+    assert progress.words() == "step 10/40, loss 1, 1,280 examples/s, ETA 0:00:03"
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -40,22 +40,22 @@ def test_the_rate_is_the_same_wherever_it_is_said(tmp_path, restart):
     if restart:  # whose last start has another pace
         for worker in (0, 1):
             edit_records(run, worker, lambda rows: [[*row[:5], 2 * row[5], 2 * row[6], *row[7:]] for row in rows])
-    reader, follower = following(run.folder)
+    reader, progress = following(run.folder)
     reader.look()
-    assert follower.rate == pytest.approx(throughput_of(run))
-    assert three(follower.rate) in [text.get_text() for text in dtk.plot.throughput(run).texts]
-    assert f"{three(follower.rate)} examples/s" in lines(run)[0]
+    assert progress.rate == pytest.approx(throughput_of(run))
+    assert three(progress.rate) in [text.get_text() for text in dtk.plot.throughput(run).texts]
+    assert f"{three(progress.rate)} examples/s" in lines(run)[0]
 
 
 def test_a_step_counts_when_every_replica_has_it(folder):
-    reader, follower = following(folder)
+    reader, progress = following(folder)
     step(folder, 1)
     step(folder, 2, workers=[1])
     reader.look()
-    assert (follower.step, follower.reached) == (1, [1, 2])
+    assert (progress.step, progress.reached) == (1, [1, 2])
     step(folder, 2, workers=[0])
     reader.look()
-    assert follower.step == 2
+    assert progress.step == 2
 
 
 def test_a_second_fit_is_added_to_the_first(folder):
@@ -64,21 +64,21 @@ def test_a_second_fit_is_added_to_the_first(folder):
     step(folder, 2)
     announce(folder, 3, 2, at=5.0)
     step(folder, 3, began=5.1)
-    reader, follower = following(folder)
+    reader, progress = following(folder)
     reader.look()
-    assert follower.total == 2 + 6
+    assert progress.total == 2 + 6
 
 
 def test_an_unknown_epoch_length_is_taken_from_the_first_epoch(folder):
     announce(folder, None, 3)
-    reader, follower = following(folder)
+    reader, progress = following(folder)
     for number in range(1, 6):
         step(folder, number)
     reader.look()
-    assert (follower.total, follower.eta) == (None, None)
+    assert (progress.total, progress.eta) == (None, None)
     step(folder, 6, epoch=2)
     reader.look()
-    assert follower.total == 15
+    assert progress.total == 15
 
 
 def test_clean_carries_out_what_a_terminal_would():

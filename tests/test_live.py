@@ -75,22 +75,23 @@ def test_text_tells_the_progress_every_few_seconds(folder, capsys, monkeypatch):
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "file"])
 def test_a_follower_says_how_far_it_is_and_leaves_nothing(folder, capsys, monkeypatch, terminal):
-    now = [0.0]
+    now = [100.0]
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
     reader = Reader(folder)
     view = live.Counting(reader, "each step again", 4)
-    for number, seconds in enumerate((0.5, 2.1, 2.2, 2.7), start=1):
+    for number, seconds in enumerate((0.5, 2.1, 0.1, 0.5), start=1):
         step(folder, number)
         reader.look()
-        now[0] = seconds
+        now[0] += seconds
         view.update([])
     view.close("finished", finished=True)
     said = capsys.readouterr().err.split("\r")
     if not terminal:
         assert said == [""]
         return
-    assert [line.strip() for line in said if line.strip()] == [f"each step again: step {n} of 4" for n in (2, 4)]
+    assert [line.split("|")[-1].split()[0] for line in said if line.strip()] == ["2/4", "4/4"]
+    assert "each step again:  50%" in said[1]
     assert said[-1] == ""
     assert not said[-2].strip()
 

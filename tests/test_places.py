@@ -207,7 +207,7 @@ def test_an_agents_workers_are_never_in_a_network_of_their_own(monkeypatch, tmp_
     """Also where DTK_ISOLATE=1 has come along with the kernel's environment."""
     made = []
     monkeypatch.setenv("DTK_ISOLATE", "1")
-    monkeypatch.setattr(agent.warm, "parent", lambda fork, isolated=None: made.append(isolated))
+    monkeypatch.setattr(agent.warm, "parent", lambda fork: made.append(dtk.environment.isolated()))
     agent.Agent(str(tmp_path))
     assert made == [False]
 

@@ -173,7 +173,7 @@ def test_the_lessons_tables_are_true():
 
 def test_every_setting_by_environment_variable_is_listed():
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "dtk").rglob("*.py"))
-    own = {"DTK_ISOLATED", "DTK_PROXIES", "DTK_SCRATCH"}  # what dtk tells its own processes
+    own = {"DTK_PROXIES", "DTK_SCRATCH"}  # what dtk tells its own processes
     # What a job's worker reads.
     own |= {*re.findall(r"\bDTK_[A-Z_]+\b", (ROOT / "docs/guide/clusters.md").read_text())}
     listed = re.findall(r"^\| `(DTK_[A-Z_]+)\b", (ROOT / "docs/guide/troubleshooting.md").read_text(), re.MULTILINE)

@@ -49,7 +49,8 @@ class Agent:
     def __init__(self, storage: str = ""):
         self._own = None if storage else folders.new_path()
         self.root = self._own or Path(storage).expanduser()
-        self.source = warm.parent(environment.forks(), isolated=False)  # its workers have others to reach
+        os.environ.pop("DTK_ISOLATE", None)  # its workers have others to reach
+        self.source = warm.parent(environment.forks())
         self._said: list[Message] = []
         self._waiting: dict[str, tuple[Path, WorkerSpec]] = {}  # workers to be started when the parent is ready
         self._workers: dict[str, Path] = {}  # each with its corner of the run's directory

@@ -49,9 +49,9 @@ class ParentProcess(Source):
     A parent that was killed between two runs, or ended because it was not used, is replaced in the next `wait_ready`.
     """
 
-    def __init__(self, fork: bool, isolated: bool = False):
+    def __init__(self, fork: bool):
         super().__init__()
-        self.fork, self.isolated = fork, isolated
+        self.fork, self.isolated = fork, environment.isolated()
         self._lock = threading.RLock()
         self._begin()
 
@@ -118,7 +118,7 @@ class ParentProcess(Source):
     def machine(self, member: int, folder: RunFolder, share: int) -> Machine:
         return Machine(
             host="",
-            env={**os.environ, environment.ISOLATED: "1"} if self.isolated else os.environ,
+            env=os.environ,
             cores=environment.cores(),
             share=share,
             dir=folder.path,
@@ -194,21 +194,12 @@ def idle_seconds() -> float:
 _parents: dict[tuple[int, bool, bool], ParentProcess] = {}
 
 
-def isolates() -> bool:
-    """Whether runs here have a network of their own: DTK_ISOLATE=1, which a hub can set."""
-    return os.environ.get("DTK_ISOLATE", "0") not in ("", "0")
-
-
-def parent(fork: bool, isolated: bool | None = None) -> ParentProcess:
-    """The parent of this process for that way of starting; a new one where there is none or it could not start.
-
-    isolated: whether it has a network of its own; None: as `isolates` says.
-    """
-    isolated = isolates() if isolated is None else isolated
-    key = (os.getpid(), fork, isolated)
+def parent(fork: bool) -> ParentProcess:
+    """The parent of this process for that way of starting; a new one where there is none or it could not start."""
+    key = (os.getpid(), fork, environment.isolated())
     known = _parents.get(key)
     if known is None:
-        known = _parents[key] = ParentProcess(fork, isolated)
+        known = _parents[key] = ParentProcess(fork)
     elif not known.lives():
         known.replace(known.pid)
     return known
@@ -216,7 +207,7 @@ def parent(fork: bool, isolated: bool | None = None) -> ParentProcess:
 
 def is_warm(fork: bool) -> bool:
     """Whether this process's parent for that way of starting is there, with its imports behind it."""
-    known = _parents.get((os.getpid(), fork, isolates()))
+    known = _parents.get((os.getpid(), fork, environment.isolated()))
     return known is not None and known.ready and known.lives()
 
 

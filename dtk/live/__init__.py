@@ -1,16 +1,13 @@
 """A run while it goes: a dashboard in a notebook, labeled lines elsewhere, nothing in CI.
 
-Runs in the kernel. `show` chooses; `follow` keeps what the workers write as numbers; `dashboard` shows it in a
+Runs in the kernel. `show` chooses; `run_progress` keeps what the workers write as numbers; `dashboard` shows it in a
 notebook, and `text` elsewhere.
 """
 
 from __future__ import annotations
 
-import functools
 import sys
-import time
 from collections.abc import Sequence
-from typing import Any
 
 from dtk.environment import live_mode
 from dtk.language import _, ngettext
@@ -32,41 +29,28 @@ class Live:
 
 
 class Counting(Live):
-    """Shows how far a run is that does its work beside others, in a line that vanishes at its end.
+    """Shows how far a run is that does its work beside others, in a bar that vanishes at its end.
 
-    A file or a pipe, from which nothing vanishes, gets no such line.
+    A file or a pipe, from which nothing vanishes, gets no bar.
 
     title: what it does; steps: how many it will make.
     """
 
-    SOONEST, EVERY = 2.0, 0.5  # seconds: what is over by then needs no line, and how often the line is renewed
+    SOONEST = 2.0  # seconds: what is over by then needs no bar
 
     def __init__(self, reader: Reader, title: str, steps: int):
-        self._reader, self._title, self._steps = reader, title, steps
-        self._next, self._shown = time.monotonic() + self.SOONEST, ""
-        self._handle: Any = None  # of the line in a notebook, whose stderr keeps all
+        from tqdm.auto import tqdm
+
+        hidden = live_mode() != "widgets" and not sys.stderr.isatty()
+        bar = tqdm(total=steps, desc=title, unit=_("step"), delay=self.SOONEST, leave=False, disable=hidden)
+        self._reader, self._bar = reader, bar
 
     def update(self, states: Sequence[Line]) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + self.EVERY
-        words = _("step {step} of {total}", step=self._reader.members[0].step, total=self._steps)
-        self._write(_("{name}: {words}", name=self._title, words=words))
+        self._bar.update(self._reader.members[0].step - self._bar.n)
 
     def close(self, outcome: str, finished: bool = False) -> None:
-        self._write("")
-
-    def _write(self, words: str) -> None:
-        if words == self._shown:
-            return
-        if live_mode() == "widgets":
-            from IPython.display import display
-
-            put = self._handle.update if self._handle else functools.partial(display, display_id=True)
-            self._handle = put({"text/plain": words}, raw=True) or self._handle
-        elif sys.stderr.isatty():
-            print("\r" + words.ljust(len(self._shown)), end="" if words else "\r", file=sys.stderr, flush=True)
-        self._shown = words
+        self._bar.total = None  # in a notebook, a bar that has not reached its total would stay
+        self._bar.close()
 
 
 def show(workers: int, replicas: int, mode: str, reader: Reader, note: str = "", program: str = "") -> Live:

@@ -20,7 +20,7 @@ from IPython.display import display
 from dtk.environment import on_colab
 from dtk.language import N_, _
 from dtk.live import Live
-from dtk.live.follow import Follower
+from dtk.live.run_progress import RunProgress
 from dtk.live.text import NOT_ALL, LogLines
 from dtk.scaling.timing import spans
 from dtk.view.controls import STYLE, beside, one_of
@@ -77,7 +77,7 @@ class Dashboard(Live):
     def __init__(self, reader: Reader, replicas: int, title: str, mode: str = "cluster"):
         self.reader, self.folder = reader, reader.folder
         self.title, self.mode, self.workers = title, mode, reader.folder.workers
-        self.follower = Follower(reader, replicas)
+        self.progress = RunProgress(reader, replicas)
         logs = [LogLines(member.path / "log.txt") for member in self.folder.members]
         self.tails = [(log, deque[str](maxlen=_LINES)) for log in logs]
         self.states = [Line.of("starting")] * len(logs)
@@ -115,7 +115,7 @@ class Dashboard(Live):
         if self._shown:
             said = [(self.title, outcome), *((self._name(k), self._state(k)) for k in range(len(self.states)))]
             lines = [_("{name}: {words}", name=name, words=words) for name, words in said]
-            text = "\n".join([*lines, self.follower.words(ended=True)])
+            text = "\n".join([*lines, self.progress.words(ended=True)])
             # Colab's widgets end with their cell: what stays there is the page alone.
             bundle = {"text/plain": text} if on_colab() else beside(self.box, text)
             self._shown.update({**bundle, "text/html": self._last_page(outcome, finished)}, raw=True)
@@ -128,7 +128,7 @@ class Dashboard(Live):
             page += f"<details><summary>{head}</summary>{pane.value}</details>"
         if not finished:
             return page
-        words = _(", ").join([_("{name}: {words}", name=self.title, words=outcome), self.follower.words(ended=True)])
+        words = _(", ").join([_("{name}: {words}", name=self.title, words=outcome), self.progress.words(ended=True)])
         return f"<details><summary>{html.escape(words)}</summary>{page}</details>"
 
     def _name(self, member: int) -> str:
@@ -145,18 +145,18 @@ class Dashboard(Live):
 
     def _progress(self, outcome: str, finished: bool) -> str:
         """A bar, empty where it is not known how far the run is, and the progress in words."""
-        step, most = self.follower.step, max(1, self.follower.total or 0, self.follower.step)
-        value = most if finished else step if self.follower.total else 0
+        step, most = self.progress.step, max(1, self.progress.total or 0, self.progress.step)
+        value = most if finished else step if self.progress.total else 0
         color = "" if not outcome else "accent-color:#4CAF50" if finished else "accent-color:#F44336"
-        name, words = _("steps"), html.escape(self.follower.words(ended=bool(outcome)))
+        name, words = _("steps"), html.escape(self.progress.words(ended=bool(outcome)))
         bar = f'<progress aria-label="{name}" value="{value}" max="{most}" style="width:300px;{color}"></progress>'
         return f"<div>{bar} {words}</div>"
 
     def _loss(self) -> str:
         """The loss, over the shares that it is the sum of; "" before there are two points."""
         name = worker_name if self.workers > 1 else replica_name
-        layers = [(name(k), worker_color(k), each) for k, each in enumerate(self.follower.losses)]
-        return curve(self.follower.steps, layers) if self.follower.step else ""
+        layers = [(name(k), worker_color(k), each) for k, each in enumerate(self.progress.losses)]
+        return curve(self.progress.steps, layers) if self.progress.step else ""
 
     def _table(self, outcome: str) -> str:
         rows = []
@@ -173,12 +173,12 @@ class Dashboard(Live):
     def _state(self, member: int) -> str:
         if member in self.ends:
             return self.ends[member]
-        line, step, total = self.states[member], self.follower.reached[member], self.follower.total
+        line, step, total = self.states[member], self.progress.reached[member], self.progress.total
         what = line.what
         if member == self.workers:
             # What the evaluator does; once it has ended, how, and its last evaluation.
-            ended = list(filter(None, (str(line), self.follower.evaluated)))
-            return self.follower.evaluator if what in ("running", "training") else clauses(ended)
+            ended = list(filter(None, (str(line), self.progress.evaluated)))
+            return self.progress.evaluator if what in ("running", "training") else clauses(ended)
         if what == "finished" and any(other.what != "finished" for other in self.states):
             return _("finished, waits for the others")
         if what == "training" and step:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dtk.language import N_, _, ngettext
 from dtk.live import Live
-from dtk.live.follow import Follower
+from dtk.live.run_progress import RunProgress
 from dtk.records import RunFolder
 from dtk.scaling.timing import spans
 from dtk.watch.explain import is_chatter
@@ -233,7 +233,7 @@ class TextView(Live):
 
     def __init__(self, reader: Reader, replicas: int, title: str, whole: bool = False):
         self.reader, folder = reader, reader.folder
-        self.follower = Follower(reader, replicas)
+        self.progress = RunProgress(reader, replicas)
         self.output = Printer(folder, sys.maxsize if whole else _CHARACTERS)
         self.names = [called(member.name, member.worker) for member in folder.members]
         self.title = title
@@ -248,9 +248,9 @@ class TextView(Live):
         if now - self._at >= _EVERY:
             self._at = now
             self.reader.look()
-            if self.follower.step > self._step:
-                self._step = self.follower.step
-                self._say(self.follower.words())
+            if self.progress.step > self._step:
+                self._step = self.progress.step
+                self._say(self.progress.words())
             self._tell_evaluation()
             self._tell_waits(states)
 
@@ -258,8 +258,8 @@ class TextView(Live):
         self.output.show(last=True)
         self.reader.look()
         self._tell_evaluation()
-        if self.follower.step:
-            outcome = _("; ").join([self.follower.words(ended=True), outcome])
+        if self.progress.step:
+            outcome = _("; ").join([self.progress.words(ended=True), outcome])
         self._say(_("{name}: {words}", name=self.title, words=outcome))
 
     def _tell_waits(self, lines: Sequence[Line]) -> None:
@@ -273,9 +273,9 @@ class TextView(Live):
 
     def _tell_evaluation(self) -> None:
         """The last evaluation, where there is a new one."""
-        if self.follower.evaluated != self._evaluated:
-            self._evaluated = self.follower.evaluated
-            self._say(_("{name}: {words}", name=_("evaluator"), words=self.follower.evaluated))
+        if self.progress.evaluated != self._evaluated:
+            self._evaluated = self.progress.evaluated
+            self._say(_("{name}: {words}", name=_("evaluator"), words=self.progress.evaluated))
 
     def _say(self, words: str) -> None:
         print(_("{name}: {words}", name="dtk", words=words), flush=True)

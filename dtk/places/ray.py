@@ -12,13 +12,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dtk.errors import ClusterConfigError, need
-from dtk.language import N_, _, ngettext
+from dtk.language import N_, _
 from dtk.launch.agent import Agent
 from dtk.launch.messages import Gone, Message
 from dtk.places.engine import Engine, LentMachine, OnMessage
 
 REACH_SECONDS = 10.0
-READY_SECONDS = 60.0  # for Ray to make room where it says that there is some
+READY_SECONDS = 60.0  # for Ray to make room, also by new nodes where it can add some
 _NO_CLUSTER = N_("no Ray cluster answers at {address} ({why})")
 _HEARS = "hears"  # Ray's concurrency group of `take`, by one thread, so that messages keep their order
 
@@ -117,7 +117,6 @@ class Ray(Engine):
 
     def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
         ray = self._connected()
-        self._check(ray, len(heard))
         bundles = [self.resources] * len(heard)
         group = ray.util.placement_group(bundles, strategy="SPREAD")
         self.given_back.enter_context(contextlib.suppress(Exception))  # Ray's own end has been quicker
@@ -125,7 +124,8 @@ class Ray(Engine):
         if not group.wait(READY_SECONDS):
             words = N_("Ray found no room for {workers} workers of {resources} in {seconds:g} s")
             what = _(words, workers=len(heard), resources=self.resources, seconds=READY_SECONDS)
-            raise ClusterConfigError(what, remedy=_("other programs may hold it: `ray status` shows"))
+            remedy = N_("ask for fewer workers, for less (resources=), or add nodes; `ray status` shows who holds what")
+            raise ClusterConfigError(what, remedy=_(remedy))
         actors = [self._actor(ray, group, place) for place in range(len(bundles))]
         try:
             addresses = ray.get([actor.address.remote() for actor in actors])
@@ -150,20 +150,6 @@ class Ray(Engine):
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise ClusterConfigError(_(_NO_CLUSTER, address=address, why=_in_short(error))) from None
         return ray
-
-    def _check(self, ray: Any, count: int) -> None:
-        there = ray.cluster_resources()
-        for name, each in self.resources.items():
-            if each * count > there.get(name, 0):
-                nodes = sum(node["Alive"] for node in ray.nodes())
-                known = {"workers": count, "each": each, "name": name, "there": there.get(name, 0)}
-                what = ngettext(
-                    "{workers} workers with {each:g} {name} each on Ray: its {n} node has {there:g}",
-                    "{workers} workers with {each:g} {name} each on Ray: its {n} nodes have {there:g}",
-                    nodes,
-                    **known,
-                )
-                raise ClusterConfigError(what, remedy=_("ask for fewer workers, for less (resources=), or add nodes"))
 
     def _actor(self, ray: Any, group: Any, place: int) -> Any:
         resources = {name: each for name, each in self.resources.items() if name not in ("CPU", "GPU")}

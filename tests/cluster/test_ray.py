@@ -37,7 +37,7 @@ def test_who_raises_is_named_with_the_host(place):
 
 
 def test_more_workers_than_there_is_room_for(place):
-    words = "5 workers with 1 CPU each on Ray: its 5 nodes have 4; ask for fewer workers, for less .*, or add nodes"
+    words = "^Ray found no room for 5 workers of {'CPU': 1} in 60 s; ask for fewer workers, for less .*, or add nodes; "
     with pytest.raises(dtk.ClusterConfigError, match=words):
         dtk.run(programs.long, workers=5, on=place)
 
@@ -83,8 +83,7 @@ def test_a_restart_goes_on_with_the_nodes_that_are_left(place, ray):
 
 def test_where_too_few_nodes_are_left_one_sentence_says_so(place, ray):
     doing = when_it_runs(lambda: kill_the_node_of_worker_1(ray, place))
-    words = "4 workers with 1 CPU each on Ray: its 4 nodes have 3; |Ray found no room for 4 workers of .* in 60 s; "
-    with pytest.raises(dtk.ClusterConfigError, match=words):
+    with pytest.raises(dtk.ClusterConfigError, match="^Ray found no room for 4 workers of .* in 60 s; "):
         dtk.run(falls, workers=4, on=place, restarts=1, timeout=400)
     doing.join()
     ray.add()

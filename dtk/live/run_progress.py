@@ -19,8 +19,8 @@ _MOST_SHARES = 16  # of more replicas, or workers, only the loss is kept and not
 _OPEN_STEPS = 4096  # steps that some replicas have recorded and others not; beyond it the oldest are given up
 
 
-class Follower:
-    """Follows a run's records and events while they are written, as `reader` reads them.
+class RunProgress:
+    """How far a run is, by its records and events while they are written, as `reader` reads them.
 
     step: the last that every replica has recorded; reached: each member's last. loss: its global loss, NaN before the
     first. rate: examples/s of all workers together, as `dtk.scaling.timing.throughput_of` has it. total: the steps that
