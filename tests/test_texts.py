@@ -55,12 +55,6 @@ PUBLIC = [
         "a TensorFlow function got a symbolic input of Keras: call it inside of a layer (keras.layers.Lambda), or use "
         "keras.ops; a program of Keras 2 runs by dtk run --keras 2",
     ),
-    (
-        "OSError",
-        "AF_UNIX path length cannot exceed 107 bytes: '/tmp/dtk-0/runs/1/worker-0/tmp/ray/sockets/plasma_store'",
-        "a socket's path in the worker's own temporary directory is too long (AF_UNIX); a program that starts workers "
-        "itself, as by ray.init, is none for dtk run: give its training function to dtk.run",
-    ),
     ("KeyError", "'SLURM_NTASKS'", f"SLURM_NTASKS{LAUNCHER}"),
     ("KeyError", "'PMI_RANK'", f"PMI_RANK{LAUNCHER}"),
     ("RuntimeError", NO_STEP, f"SLURM_PROCID{LAUNCHER}"),

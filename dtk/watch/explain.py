@@ -293,10 +293,6 @@ KNOWN = {
         "a worker has several replicas; make them before, in strategy.scope(): an Input for the model (or "
         "model.build(shape)), and optimizer.build(model.trainable_variables)"
     ),
-    r"(AF_UNIX) path length cannot exceed \d+ bytes": N_(
-        "a socket's path in the worker's own temporary directory is too long ({0}); a program that starts workers "
-        "itself, as by ray.init, is none for dtk run: give its training function to dtk.run"
-    ),
     r"There must be at least one ps\.": N_(
         "ParameterServerStrategy needs parameter servers, and dtk starts workers: use MultiWorkerMirroredStrategy()"
     ),
