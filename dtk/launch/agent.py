@@ -23,6 +23,8 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from dtk import environment
 from dtk.errors import DtkError
 from dtk.launch import folders, messages, warm
@@ -78,7 +80,7 @@ class Agent:
         return {
             "at": time.monotonic(),
             "host": platform.node(),
-            "machine": folders.machine(),
+            "machine": [platform.node(), psutil.boot_time()],  # a name alone may be several machines'
             "pid": os.getpid(),
             "versions": environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle"),
             "cores": environment.cores(),
