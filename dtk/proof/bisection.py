@@ -125,14 +125,15 @@ def look_at_factor(case: Case) -> Diagnosis | None:
         said, held = _(what, where=_where(case), factor=factor), [each[0] for each in case.one.variables]
         copied = any(held.count(name) > 1 for name in names)  # which of the two an optimizer has, names don't tell
         return either(said, ["learning rate", "set by hand"]) if copied else case.found("learning rate", said)
-    of_loss = {n: "local mean", 1 / n: "divided twice", n * n: "scaled twice", 1 / n**2: "scaled twice"}
+    of_loss = {n: ("local mean", f"{n}"), 1 / n: ("divided twice", f"1/{n}")}
+    of_loss |= {n * n: ("scaled twice", f"{n}²"), 1 / n**2: ("scaled twice", f"1/{n}²")}
     value = next((value for value in of_loss if factor is not None and abs(factor / value - 1) < SAME_RATIO), None)
     if value is None:
         return None
-    times = {n: f"{n}", 1 / n: f"1/{n}", n * n: f"{n}²", 1 / n**2: f"1/{n}²"}[value]
+    key, times = of_loss[value]
     what = N_("{where}; the gradients that differ are {times} times as long, {n} being the number of replicas")
     what = _(what, where=_where(case), times=times, n=n)
-    suspects = [of_loss[value]]
+    suspects = [key]
     if case.failed.reason != "loss":
         more = [] if case.steps else [*suspects, *(["global batch"] if value == n else [])]  # no loss was recorded
         # Where no weight differs, Adam's steps are no longer where gradients are.
@@ -214,11 +215,6 @@ def look_at_shape(case: Case) -> Diagnosis | None:
     return _term(case) or _own_numbers(case) or _own_gradients(case)
 
 
-def _of_program(case: Case, key: str, why: str, evidence: Sequence[str] = (), also: tuple[str, ...] = ()) -> Diagnosis:
-    """A mistake of the program, which computes something else with several replicas, in one process as well."""
-    return case.found(key, in_words(_where(case), why), evidence, also)
-
-
 def _term(case: Case) -> Diagnosis | None:
     excess, signs, n = case.excess[_steps(case)], _signs(case), case.replicas
     if not signs.any():
@@ -232,13 +228,13 @@ def _term(case: Case) -> Diagnosis | None:
         why = N_(
             "the loss is too large by {excess:.3g} at every step, whatever the examples: each replica adds a term whole"
         )
-        return _of_program(case, "regularisation", _(why, excess=float(excess.mean())))
+        return case.found("regularisation", in_words(_where(case), _(why, excess=float(excess.mean()))))
     key, times = (not whole and _grown(case)) or ("", 0.0)
     if not key:
         return None
     what = N_("the loss is off by {excess:.3g}, and with {n} replicas in one process by {times:.3g} times that: {why}")
     said = _(what, excess=max(excess, key=abs), n=2 * n, times=times, why=_(MISTAKES[key].among))
-    return _of_program(case, key, said, also=("local mean",) if key == "regularisation" else ())
+    return case.found(key, in_words(_where(case), said), also=("local mean",) if key == "regularisation" else ())
 
 
 def _signs(case: Case) -> np.ndarray:
@@ -272,7 +268,7 @@ def whole_penalty(case: Case, steps: Steps) -> Diagnosis:
     why = N_("the gradients differ by multiples of the weights alone: each replica adds the penalty, or decay, whole")
     if sum((1 if p.name in steps.kept else -1) * (p.toward[0] - p.toward[1]) for p in of_gradients(steps)) < 0:
         why = N_("the gradients differ by multiples of the weights alone: a penalty, or decay, is left out or divided")
-    return _of_program(case, "regularisation", _(why))
+    return case.found("regularisation", in_words(_where(case), _(why)))
 
 
 def _own_numbers(case: Case) -> Diagnosis | None:
@@ -292,23 +288,22 @@ def _own_numbers(case: Case) -> Diagnosis | None:
         why = MISTAKES["own mean"].symptom
         if times > 1:
             why = N_("one device's loss lies between the replicas' means, divided by {times}: each has its own divisor")
-        return _of_program(case, "own mean", _(why, times=times))
+        return case.found("own mean", in_words(_where(case), _(why, times=times)))
     ratio = case.ratio[steps]
     if np.ptp(ratio) <= RTOL * abs(ratio[0]) or not telling.any():
         return None
     why = N_("the loss is no sum over examples: what each replica computes of its part is not what all of them give")
+    seen = N_("at {n} of {steps} steps the losses differ; one device's always lies between the replicas' own means")
+    at, suspects = telling, ["own mean", "whole batch"]
     if outside.any():
         seen = N_("at {n} of {steps} steps one device's loss does not lie between the replicas' own means")
-        seen = _(seen, n=int(outside.sum()), steps=len(steps))
-    else:
-        seen = N_("at {n} of {steps} steps the losses differ; one device's always lies between the replicas' own means")
-        seen = _(seen, n=int(telling.sum()), steps=len(steps))
-    suspects = ["whole batch"] if outside.any() else ["own mean", "whole batch"]
+        at, suspects = outside, ["whole batch"]
+    seen, said = _(seen, n=int(at.sum()), steps=len(steps)), in_words(_where(case), _(why))
     if len({*_signs(case)}) == 1 and _grown(case) is None:
         suspects = ["regularisation", *["divided twice"] * (_signs(case)[0] < 0), *suspects]
     if len(suspects) == 1:
-        return _of_program(case, "whole batch", _(why), [seen])
-    return either(in_words(_where(case), _(why)), suspects, [seen, *case.facts()])
+        return case.found("whole batch", said, [seen])
+    return either(said, suspects, [seen, *case.facts()])
 
 
 def _own_gradients(case: Case) -> Diagnosis | None:
@@ -324,7 +319,7 @@ def _own_gradients(case: Case) -> Diagnosis | None:
         "the replicas' gradients are not those of their shares of the loss, such as clipped, normalized or noisy ones, "
         "or without what other replicas contribute (a gather that passes no gradient)"
     )
-    return _of_program(case, "replica gradient", _(why))
+    return case.found("replica gradient", in_words(_where(case), _(why)))
 
 
 def _steps(case: Case) -> list[int]:

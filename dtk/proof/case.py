@@ -16,7 +16,6 @@ from dtk.proof.following import Following, tolerance
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Steps, part_in_words
 from dtk.records import facts
-from dtk.records.events import Loop, of_kind
 from dtk.records.tables import RunLike
 from dtk.scaling.shares import global_loss
 
@@ -101,27 +100,18 @@ class Case:
         return self.ours.prints[: self.steps]
 
     @cached_property
-    def base_prints(self) -> np.ndarray:
-        """The baseline's fingerprints, `(steps,)`; NaN where unknown, or without a baseline."""
-        unknown = np.full(self.steps, np.nan)
-        return unknown if self.theirs is None else self.theirs.prints.sum(axis=1)[: self.steps]
-
-    @cached_property
-    def same_data(self) -> bool | None:
-        """Whether every step had the baseline's examples; None where no fingerprint tells."""
+    def agree(self) -> np.ndarray | None:
+        """Which steps had the baseline's examples, `(steps,)`; None where no fingerprint tells."""
         if self.theirs is None:
             return None
-        counts, base = self.ours.examples[: self.steps], self.theirs.examples[: self.steps].sum(axis=1, keepdims=True)
-        agree = facts.same_examples(self.prints, self.base_prints[:, None], counts, base)
-        return None if agree is None else bool(agree.all())
+        theirs = self.theirs.first(self.steps)
+        prints, examples = (each.sum(axis=1, keepdims=True) for each in (theirs.prints, theirs.examples))
+        return facts.same_examples(self.prints, prints, self.ours.examples[: self.steps], examples)
 
-    @cached_property
-    def label(self) -> tuple[int, ...]:
-        """The axes of one label that are longer than 1; () for one number, or where unknown."""
-        loops = of_kind(self.ours.run.folder.worker(0).events, Loop)
-        shapes = loops[0].shapes if loops else []
-        axes = shapes[1] if len(shapes) > 1 else []
-        return tuple(int(axis) for axis in axes if axis and axis > 1)
+    @property
+    def same_data(self) -> bool | None:
+        """Whether every step had the baseline's examples; None where no fingerprint tells."""
+        return None if self.agree is None else bool(self.agree.all())
 
     @cached_property
     def operations(self) -> facts.Operations:
@@ -190,10 +180,8 @@ def by_targets(case: Case) -> Case | None:
         ours = replace(ours, shares=ours.shares / case.replicas)
     calls = [step - 1 for step in case.one.followed if step >= case.failed.step]
     ours, theirs = _with_reading(calls, ours, theirs, many and many.first(theirs.steps))
-    try:
-        check_loss(ours, theirs, tolerance(case.one, ours.steps))
-        failed = case.failed
-    except VerificationError as error:
+    failed = case.failed
+    for error in check_loss(ours, theirs, tolerance(case.one, ours.steps)):
         failed = error if error.step == case.failed.step else case.failed
         if (error.step or 0) < case.failed.step or (case.one.coarse and error.step == 1):
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +24,7 @@ from dtk.proof.following import followed as follow
 from dtk.proof.verify import name_of, prove, stood_still
 from dtk.records import facts
 from dtk.records.events import Training
-
-if TYPE_CHECKING:
-    from dtk.records.tables import RunLike
+from dtk.records.tables import RunLike
 
 
 def diagnose(
@@ -53,15 +51,14 @@ def diagnose(
         VerificationError: the arguments are no pair of run and baseline.
         TypeError: as `dtk.verify`.
     """
-    passed: list[str] = []
     followed: dict[int, Following] = {}
     try:
-        prove(run, baseline, say=passed.append, found=followed)
+        passed = prove(run, baseline, found=followed).lines
     except VerificationError as error:
         if error.reason == "arguments":
             raise
         return _explain(error, run, baseline, followed)
-    return Diagnosis("none", _("nothing to diagnose ({facts})", facts=passed[0]), tuple(passed))
+    return Diagnosis("none", _("nothing to diagnose ({facts})", facts=passed[0]), passed)
 
 
 def _explain(

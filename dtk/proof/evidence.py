@@ -134,7 +134,10 @@ def collect(run: RunLike, name: str) -> Evidence:
     if not len(records):
         nothing = np.zeros((0, _replicas(run)))
         return Evidence(run, name, nothing, nothing.astype(np.int64), np.zeros(0))
-    _check_ended(run, name)
+    for corner in run.folder.each:
+        if not of_kind(corner.events, Finished):
+            what = N_("worker {worker} of the {run} did not come to its end, so there is nothing final to compare")
+            raise VerificationError(_(what, worker=corner.worker, run=name), reason="records", remedy=_("run it again"))
     _check_steps(run, name)
     epochs = records.groupby("step").epoch.first()
     shares, examples = by_step(records, "loss").to_numpy(), by_step(records, "examples").to_numpy(np.int64)
@@ -143,13 +146,6 @@ def collect(run: RunLike, name: str) -> Evidence:
 
 def _replicas(run: RunLike) -> int:
     return run.folder.workers * run.replicas
-
-
-def _check_ended(run: RunLike, name: str) -> None:
-    for corner in run.folder.each:
-        if not of_kind(corner.events, Finished):
-            what = N_("worker {worker} of the {run} did not come to its end, so there is nothing final to compare")
-            raise VerificationError(_(what, worker=corner.worker, run=name), reason="records", remedy=_("run it again"))
 
 
 def _check_steps(run: RunLike, name: str) -> None:
@@ -313,41 +309,34 @@ def check_data(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:
         yield VerificationError(_(what, step=k + 1, whom=theirs.name), step=int(k) + 1, reason="data", remedy=remedy)
 
 
-# ---- losses, step by step from the same state: each check raises one sentence
+# ---- losses, step by step from the same state: what yields the first error
 
 
-def check_named_losses(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> None:
-    """Each loss of a step that has several, as `check_loss` has the one: a sum can be right where its parts are not."""
+def check_losses(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> Iterator[VerificationError]:
+    """Each loss of a step that has several, then their sum, which can be right where its parts are not."""
     if list(ours.named) != list(theirs.named):
         other, mine = (_(", ").join(side.named) or _("one loss a step") for side in (theirs, ours))
         what = _("; ").join(_("{name}: {words}", name=n, words=w) for n, w in ((theirs.name, other), (ours.name, mine)))
-        raise VerificationError(what, reason="loss", remedy=_("run the same function in both"))
+        yield VerificationError(what, reason="loss", remedy=_("run the same function in both"))
+        return
     for name in ours.named:
-        try:
-            check_loss(ours.only(name), theirs.only(name), rtol)
-        except VerificationError as error:
-            raise error.of_loss(name) from None
+        for error in check_loss(ours.only(name), theirs.only(name), rtol):
+            yield error.of_loss(name)
+            return
+    yield from check_loss(ours, theirs, rtol)
 
 
-def check_loss(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> None:
+def check_loss(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> Iterator[VerificationError]:
     """The global loss at every step, to its rtol of the other's; a loss that is not finite fails, also in both."""
     mine, other = global_loss(ours.shares, ours.examples), global_loss(theirs.shares, theirs.examples)
-    differing = np.flatnonzero(~_close(mine, other, rtol))
-    if not len(differing):
-        return
-    k = int(differing[0])
-    _check_finite(ours, k, mine[k], other[k])
-    weighted = weighted_loss(ours.shares[k : k + 1], ours.examples[k : k + 1])
-    if uneven(ours.examples)[k] and _close(weighted, other[k : k + 1], rtol[k])[0]:
-        raise _uneven(ours, k)
-    values = {"whom": theirs.name, "run": ours.name, "other": f"{other[k]:.3g}", "mine": f"{mine[k]:.3g}"}
-    losses = N_("{whom} {other}, {run} {mine}") if values["other"] != values["mine"] else N_("both near {mine}")
-    what = N_("{step}: from the same state, the losses differ: {losses}, relative difference {relative}")
-    apart = relative(abs(mine[k] - other[k]) / max(abs(other[k]), FLOAT32))
-    what = _(what, step=ours.at(k + 1), losses=_(losses, **values), relative=apart)
-    remedy = _("compare what both make of the same examples: the divisor, penalties, what each replica computes")
-    numbers = {"baseline": float(other[k]), "run": float(mine[k])}
-    raise VerificationError(what, step=k + 1, reason="loss", remedy=remedy, numbers=numbers)
+    for k in map(int, np.flatnonzero(~_close(mine, other, rtol))[:1]):
+        one = ours.shares[k : k + 1], ours.examples[k : k + 1]
+        if np.isfinite(mine[k]) and uneven(one[1])[0] and _close(weighted_loss(*one), other[k : k + 1], rtol[k])[0]:
+            yield _uneven(ours, k)
+            return
+        what, remedy = _other_loss(ours, theirs, k, mine[k], other[k])
+        numbers = {"baseline": float(other[k]), "run": float(mine[k])}
+        yield VerificationError(what, step=k + 1, reason="loss", remedy=remedy, numbers=numbers)
 
 
 def allowed(other: np.ndarray, rtol: np.ndarray | float) -> np.ndarray:
@@ -367,16 +356,19 @@ def _close(mine: np.ndarray, other: np.ndarray, rtol: np.ndarray) -> np.ndarray:
         return finite & (np.abs(mine - other) <= allowed(other, rtol))
 
 
-def _check_finite(ours: Evidence, k: int, mine: float, other: float) -> None:
-    """Raises where one loss is NaN or infinite: no tolerance says anything about it."""
+def _other_loss(ours: Evidence, theirs: Evidence, k: int, mine: float, other: float) -> tuple[str, str]:
+    """What is said of losses that differ, and the remedy. Of one that is NaN or infinite no tolerance says anything."""
     if np.isfinite([mine, other]).all():
-        return
+        values = {"whom": theirs.name, "run": ours.name, "other": f"{other:.3g}", "mine": f"{mine:.3g}"}
+        losses = N_("{whom} {other}, {run} {mine}") if values["other"] != values["mine"] else N_("both near {mine}")
+        what = N_("{step}: from the same state, the losses differ: {losses}, relative difference {relative}")
+        apart = relative(abs(mine - other) / max(abs(other), FLOAT32))
+        remedy = _("compare what both make of the same examples: the divisor, penalties, what each replica computes")
+        return _(what, step=ours.at(k + 1), losses=_(losses, **values), relative=apart), remedy
     lost = [_("replica {replica}", replica=replica) for replica in np.flatnonzero(~np.isfinite(ours.shares[k]))]
     name = _("{what} ({why})", what=ours.name, why=_(" and ").join(lost)) if lost else ours.name
     what = N_("the loss at step {step} is not finite: {mine:.3g} in the {run}, {other:.3g} beside it")
-    what = _(what, step=k + 1, mine=mine, run=name, other=other)
-    numbers = {"baseline": float(other), "run": float(mine)}
-    raise VerificationError(what, step=k + 1, reason="loss", remedy=_(MISTAKES["not finite"].remedy), numbers=numbers)
+    return _(what, step=k + 1, mine=mine, run=name, other=other), _(MISTAKES["not finite"].remedy)
 
 
 def _uneven(ours: Evidence, k: int) -> VerificationError:

@@ -13,10 +13,9 @@ from dtk.records.facts import SAME_DATA
 def look_at_shards(case: Case) -> Diagnosis | None:
     """Sharding switched off: at every step all replicas saw the same examples."""
     # Data that are all alike have equal fingerprints on every replica as well, but these add up to the baseline's.
-    if case.replicas < 2 or case.same_data is not False:
+    if case.replicas < 2 or case.agree is None or case.agree.all():
         return None
-    # Of several trainings one alone may be so: the steps that saw other examples than the baseline tell.
-    apart = ~(np.abs(case.prints.sum(axis=1) - case.base_prints) <= SAME_DATA)
+    apart = ~case.agree  # of several trainings one alone may be so
     if np.ptp(case.prints[apart], axis=1).max() > SAME_DATA:
         return None
     what = N_("all {n} replicas saw the same {examples} examples at each of {steps} steps, so sharding is switched off")
@@ -69,9 +68,9 @@ def _other_epochs(case: Case) -> str:
 
 def look_at_examples(case: Case) -> Diagnosis | None:
     """The same number of examples a step, but not the same ones."""
-    if case.theirs is None or case.same_data is not False:
+    if case.theirs is None or case.agree is None or case.agree.all():
         return None
-    apart = np.abs(case.prints.sum(axis=1) - case.base_prints) > SAME_DATA
+    apart = ~case.agree
     step = int(np.flatnonzero(apart)[0]) + 1
     seen = N_("at {apart} of {steps} steps, first at {step}, the {run} saw other examples than the baseline")
     what = _(seen, apart=apart.sum(), steps=case.steps, step=case.ours.at(step), run=case.ours.name)
@@ -84,7 +83,7 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     if case.ours.of_calls:
         suspects = ["python data"] * bool(case.operations.python) + ["worker order"] * (workers > 1)
         return either(what, [*suspects, "order", "other data"], [*case.facts()])
-    mine, other = _by_epoch(case, case.prints.sum(axis=1)), _by_epoch(case, case.base_prints)
+    mine, other = (_by_epoch(case, prints.sum(axis=1)) for prints in (case.prints, case.theirs.prints[: case.steps]))
     epoch, whole_epoch = (int((side.epochs == 1).sum()) for side in (case.ours, case.theirs))
     if workers > 1 and epoch and whole_epoch // epoch == workers:
         twice = N_("{what}: an epoch has {epoch} steps, on one device {all}; the examples are sharded twice")

@@ -25,8 +25,7 @@ from dtk.proof.evidence import (
     can_be_followed,
     check_data,
     check_examples,
-    check_loss,
-    check_named_losses,
+    check_losses,
     collect,
     without_states,
 )
@@ -143,13 +142,12 @@ def followed(ours: Evidence, source: RunLike, replicas: int, before: Following |
     found = Following(ours, replicas, None, None, None, how)
     try:
         follower, lines = run.followed(source, replicas, levels, **how)
-    except DtkError as error:
-        return replace(found, failed=_not_followed(found.whom, error))
-    found = replace(found, steps=judged(lines), run=follower)
-    try:
+        found = replace(found, steps=judged(lines), run=follower)
         found = replace(found, theirs=collect(follower, found.whom) if len(follower.records) else None)
-    except VerificationError as error:
-        return replace(found, failed=_not_followed(found.whom, error))
+    except DtkError as error:
+        what = N_("the steps could not be followed on {whom}: {error}")
+        said = _(what, whom=found.whom, error=error.what)
+        return replace(found, failed=VerificationError(said, reason="not followed", remedy=error.remedy))
     failed = _first(found) if replicas <= ours.replicas else None
     other = facts.other_versions(run, follower)
     if failed is not None and other:
@@ -394,20 +392,18 @@ def _first(following: Following) -> VerificationError | None:
         common = min(ours.steps, theirs.steps)
         mine, other = ours.first(common), theirs.first(common)
         found += [*check_examples(mine, other), *check_data(mine, other)]
-        found += _losses(mine, _only(other, mine, steps), tolerance(steps, common))
+        found += check_losses(mine, _only(other, mine, steps), tolerance(steps, common))
     if steps.step is not None and not steps.between:
         found.append(_update(ours, steps, who))
     if found:
         return min(found, key=lambda error: _began(error, steps))  # of the same step the first in the list
     if steps.end == "unmatched":
         what = N_("these variables are only in one of the two, the {run} and {whom}: {names}")
-        return VerificationError(
-            _(what, run=ours.name, whom=who, names=first_three(steps.unmatched)),
-            step=max(steps.followed, default=0) + 1,
-            # What a restarted function has restored may be other variables than those that it made at first.
-            reason="not followed" if ours.restarts else "variables",
-            remedy=_("make the same variables however many replicas there are"),
-        )
+        said = _(what, run=ours.name, whom=who, names=first_three(steps.unmatched))
+        step, remedy = max(steps.followed, default=0) + 1, _("make the same variables however many replicas there are")
+        # What a restarted function has restored may be other variables than those that it made at first.
+        reason = "not followed" if ours.restarts else "variables"
+        return VerificationError(said, step=step, reason=reason, remedy=remedy)
     if steps.end == "damaged":
         what = N_("the recorded state of {step} is missing, or is not what was written")
         said = _(what, step=ours.at(steps.damaged or 1))
@@ -468,14 +464,6 @@ def tolerance(steps: Steps, count: int) -> np.ndarray:
     return np.maximum(steps.rounding(count), max(RTOL, COARSE * steps.coarse))
 
 
-def _losses(ours: Evidence, theirs: Evidence, rtol: np.ndarray) -> Iterator[VerificationError]:
-    try:
-        check_named_losses(ours, theirs, rtol)
-        check_loss(ours, theirs, rtol)
-    except VerificationError as error:
-        yield error
-
-
 def _update(ours: Evidence, steps: Steps, who: str) -> VerificationError:
     assert steps.step is not None
     largest = sorted(steps.parts, key=lambda part: -part.values * min(part.apart, 1.0))
@@ -485,14 +473,6 @@ def _update(ours: Evidence, steps: Steps, who: str) -> VerificationError:
     if steps.between:
         what = N_("before {step}, {n} of {all} variables changed differently from {whom}: {parts}")
         remedy = N_("look at callbacks, assignments and learning rates that are set between steps")
-    what, reason = (
-        _(what, step=ours.at(steps.step), whom=who, **said),
-        "between" if steps.between else "update",
-    )
+    what, reason = _(what, step=ours.at(steps.step), whom=who, **said), "between" if steps.between else "update"
     numbers = {name: getattr(largest[0], name) for name in ("apart", "level", "longer", "along")}
     return VerificationError(what, step=steps.step, reason=reason, remedy=_(remedy), numbers=numbers)
-
-
-def _not_followed(who: str, error: DtkError) -> VerificationError:
-    what = N_("the steps could not be followed on {whom}: {error}")
-    return VerificationError(_(what, whom=who, error=error.what), reason="not followed", remedy=error.remedy)

@@ -79,18 +79,18 @@ class Steps:
     between: bool
     parts: tuple[Part, ...]
     undecided: int
-    end: str
-    unmatched: tuple[str, ...]
-    damaged: int | None
-    sharded: bool | None
-    recorded: int
-    made: int
-    whole: bool
-    coarse: float
     levels: dict[int, float]
     lines: tuple[dict[str, Any], ...] = field(repr=False)
     variables: Sequence[tuple[str, int]] = field(repr=False)
     read: Sequence[dict[str, Any]] = field(repr=False)
+    end: str = "killed"
+    unmatched: Sequence[str] = ()
+    damaged: int | None = None
+    sharded: bool | None = None
+    recorded: int = 0
+    made: int = 0
+    whole: bool = False
+    coarse: float = 0.0
 
     def several(self, steps: int) -> bool:
         """Whether calls make several of the run's steps, whose updates can't be told apart."""
@@ -154,30 +154,23 @@ class Steps:
 def judged(lines: Sequence[dict[str, Any]]) -> Steps:
     """Judges the lines of a follower (`dtk.worker.follow.Follower`)."""
     variables = lines[0]["variables"] if lines else []
-    last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {"end": "killed"}
+    last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {}
+    said = ("end", "unmatched", "damaged", "sharded", "recorded", "made", "whole", "coarse")
     levels = {int(number): level for number, level in last.get("levels", {}).items()}
     lines = [_by_later_steps(line, levels) for line in lines]
     wrong = next((line for line in lines if line.get("wrong")), None)
     updates = tuple(line for line in lines if line.get("kind") == "update")
-    coarse = float(last.get("coarse", 0.0))
     return Steps(
         followed=tuple(line["step"] for line in updates),
         step=None if wrong is None else int(wrong["step"]),
         between=wrong is not None and wrong["kind"] == "between",
         parts=() if wrong is None else tuple(_parts(wrong, variables)),
-        undecided=sum(_is_open(line, variables, coarse) for line in updates),
-        end=last["end"],
-        unmatched=tuple(last.get("unmatched", ())),
-        damaged=last.get("damaged"),
-        sharded=last.get("sharded"),
-        recorded=last.get("recorded", 0),
-        made=last.get("made", 0),
-        whole=last.get("whole", False),
-        coarse=coarse,
+        undecided=sum(_is_open(line, variables, last.get("coarse", 0.0)) for line in updates),
         levels=levels,
         lines=updates,
         variables=variables,
         read=lines,
+        **{name: last[name] for name in said if name in last},
     )
 
 
@@ -197,17 +190,11 @@ def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterat
         size, own = line["size"][k], line["own"][k]
         toward = line["toward"][k] if "toward" in line else (0.0, 0.0)
         name, values = variables[number]
-        yield Part(
-            name,
-            values,
-            line["ratio"][k],
-            line["level"][k],
-            size / own if own else math.inf,
-            line["along"][k] / (size * own) if size * own else 0.0,
-            (toward[0] / own, toward[1] / own) if own else (0.0, 0.0),
-            single.get(number, ()),
-            number,
-        )
+        longer = size / own if own else math.inf
+        along = line["along"][k] / (size * own) if size * own else 0.0
+        both = (toward[0] / own, toward[1] / own) if own else (0.0, 0.0)
+        apart, level = line["ratio"][k], line["level"][k]
+        yield Part(name, values, apart, level, longer, along, both, single.get(number, ()), number)
 
 
 def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]], coarse: float) -> bool:

@@ -16,6 +16,7 @@ from dtk.proof.case import Case, Diagnosis, alike
 from dtk.proof.evidence import RTOL, TOO_SMALL
 from dtk.proof.following import COARSE
 from dtk.proof.mistakes import MISTAKES
+from dtk.records.events import Loop, of_kind
 from dtk.scaling.shares import weighted_loss
 
 EXACT = 1e-4  # of a ratio: a hundred times rounding
@@ -110,7 +111,10 @@ def _known(case: Case, step: int) -> Iterator[tuple[str, float, str]]:
         again = _(MISTAKES["scaled twice"].among)
         yield "scaled twice", n * n, _("{n} times, {why}", n=f"{n}²", why=again)
         yield "scaled twice", 1 / n**2, _("1/{n}: {why}", n=f"{n}²", why=again)
-    for axes in sorted({case.label, case.label[:-1], case.label[-1:]} - {()}, key=len, reverse=True):
+    # The axes of one label that are longer than 1: none for one number, or where unknown.
+    shapes = next((loop.shapes for loop in of_kind(case.ours.run.folder.worker(0).events, Loop)), [])
+    label = tuple(int(axis) for axis in (shapes[1] if len(shapes) > 1 else []) if axis and axis > 1)
+    for axes in sorted({label, label[:-1], label[-1:]} - {()}, key=len, reverse=True):
         total, which = int(np.prod(axes)), _("a label's axes ({axes})", axes="·".join(map(str, axes)))
         yield "label axes", total, _("{n} times, {why}", n=total, why=which)
         yield "label axes", 1 / total, _("1/{n}: {why}", n=total, why=which)

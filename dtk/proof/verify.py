@@ -23,28 +23,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtk.errors import VerificationError
 from dtk.language import N_, _, first_three, ngettext
-from dtk.proof.evidence import (
-    Evidence,
-    can_be_followed,
-    check_arguments,
-    check_replicas_agree,
-    collect,
-    without_states,
-)
+from dtk.proof.evidence import Evidence, can_be_followed, check_arguments, check_replicas_agree, collect, without_states
 from dtk.proof.following import Following, check_every_step
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Proof
 from dtk.records.events import Loop, Optimizer, Updates, of_kind
+from dtk.records.tables import RunLike
 from dtk.worker.recorded import RecordedStates
-
-if TYPE_CHECKING:
-    from dtk.records.tables import RunLike
 
 
 def verify(
@@ -153,11 +143,23 @@ def updates_line(ours: Evidence) -> str:
         remedy = _("record such training by dtk.record_step")
         raise VerificationError(_(what, model=blind, run=ours.name), reason="records", remedy=remedy)
     said = [of_kind(corner.events, Updates)[-1:] for corner in ours.run.folder.each]
-    _check_all_recorded(ours, said)
-    return _line(ours, said[0][0])
+    made, recorded = _all_recorded(ours, said)
+    (first,), attempt = said[0], ours.run.folder.attempt
+    models = ngettext("{n} model", "{n} models", first.models)
+    since = _(" since attempt {attempt} began", attempt=attempt) if ours.run.folder.earlier else ""
+    line = N_("check updates: PASS ({made} of {made} updates recorded{since}, {models}{pace})")
+    if recorded < made:
+        line = N_("check updates: PASS ({recorded} of {made} updates recorded{since}, {left} by their states alone)")
+    if not made and ours.run.folder.earlier:
+        line = N_("updates: none{since}, {models}; earlier starts are not counted")
+    elif not first.optimizers:
+        line = N_("check updates: PASS ({steps} steps recorded, no optimizer has counted any update, {models})")
+    numbers = {"made": made, "recorded": recorded, "left": made - recorded, "steps": ours.steps}
+    return _(line, models=models, pace=_pace(first.optimizers), since=since, **numbers)
 
 
-def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
+def _all_recorded(ours: Evidence, said: list[list[Updates]]) -> tuple[int, int]:
+    """How many updates the optimizers made, and how many of these were recorded; raises where that is too few."""
     if not all(said):
         what = N_("nothing tells how many updates the {run} has made (DTK_UPDATES=0, or an older dtk)")
         raise VerificationError(_(what, run=ours.name), reason="updates", remedy=_("run it again"))
@@ -171,7 +173,7 @@ def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
             what = _(what, worker=worker, counts=_listed(its), first=_listed(counts[0]))
             remedy, numbers = _("train on every worker alike"), {"worker": worker}
             raise VerificationError(what, reason="updates", remedy=remedy, numbers=numbers)
-    made, recorded = _sums(said[0][0].optimizers)
+    made, recorded = (sum(getattr(each, name) for each in said[0][0].optimizers) for name in ("made", "recorded"))
     if recorded < made and not (RecordedStates(ours.run.folder).complete and (recorded or not stood_still(ours.run))):
         what = N_("{left} of the {made} updates that the {run} made were not recorded: {missing}")
         each = [one for one in said[0][0].optimizers if one.recorded < one.made]
@@ -179,6 +181,7 @@ def _check_all_recorded(ours: Evidence, said: list[list[Updates]]) -> None:
         what = _(what, left=made - recorded, made=made, run=ours.name, missing=_(" and ").join(missing))
         remedy, numbers = _(MISTAKES["unrecorded"].remedy), {"made": made, "recorded": recorded}
         raise VerificationError(what, reason="updates", remedy=remedy, numbers=numbers)
+    return made, recorded
 
 
 def stood_still(run: RunLike) -> bool:
@@ -190,26 +193,6 @@ def stood_still(run: RunLike) -> bool:
     # A copy's variables have the same names, so values tell; weights' files have bfloat16 as float32.
     begun, ended = ({(a.shape, a.astype(np.float64).tobytes()) for a in each} for each in (first, last.arrays))
     return ended <= begun
-
-
-def _line(ours: Evidence, said: Updates) -> str:
-    (made, recorded), attempt = _sums(said.optimizers), ours.run.folder.attempt
-    models = ngettext("{n} model", "{n} models", said.models)
-    since = _(" since attempt {attempt} began", attempt=attempt) if ours.run.folder.earlier else ""
-    line = N_("check updates: PASS ({made} of {made} updates recorded{since}, {models}{pace})")
-    if recorded < made:
-        line = N_("check updates: PASS ({recorded} of {made} updates recorded{since}, {left} by their states alone)")
-    if not made and ours.run.folder.earlier:
-        line = N_("updates: none{since}, {models}; earlier starts are not counted")
-    elif not said.optimizers:
-        line = N_("check updates: PASS ({steps} steps recorded, no optimizer has counted any update, {models})")
-    numbers = {"made": made, "recorded": recorded, "left": made - recorded, "steps": ours.steps}
-    return _(line, models=models, pace=_pace(said.optimizers), since=since, **numbers)
-
-
-def _sums(optimizers: Iterable[Optimizer]) -> tuple[int, int]:
-    """How many updates they made, and how many of these were recorded."""
-    return sum(each.made for each in optimizers), sum(each.recorded for each in optimizers)
 
 
 def _pace(optimizers: Iterable[Optimizer]) -> str:
