@@ -123,6 +123,9 @@ CASES = {
         "model.build(shape)), and optimizer.build(model.trainable_variables)",
         lanes=KERAS_3,
     ),
+    "compiling the step": Case(
+        p.compiling_the_step, "XLA can't compile an all-reduce on CPUs; leave jit_compile=True out", start=TWO
+    ),
     "no call()": Case(
         p.without_a_call,
         "Keras 3 has to call Wrong to build it, under a strategy even before the first step, and Wrong has no call(); "

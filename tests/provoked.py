@@ -128,10 +128,10 @@ def multiplied(x: Any, _: Any) -> None:
     tf.matmul(x, tf.ones([4, 1]))
 
 
-def run_in_each(strategy: Any, step: Callable[[Any, Any], Any]) -> None:
+def run_in_each(strategy: Any, step: Callable[[Any, Any], Any], **options: Any) -> None:
     import tensorflow as tf
 
-    function = tf.function(lambda batch: strategy.run(step, args=batch))
+    function = tf.function(lambda batch: strategy.run(step, args=batch), **options)
     for batch in strategy.experimental_distribute_dataset(rows()):
         function(batch)
 
@@ -154,6 +154,11 @@ def variables_made_in_the_step(strategy: Any) -> None:
     with strategy.scope():
         model, optimizer = keras.Sequential([keras.layers.Dense(1)]), keras.optimizers.Adam(0.1)
     run_in_each(strategy, lambda x, y: optimizer.apply_gradients(gradients(model, x, y)))
+
+
+def compiling_the_step(strategy: Any) -> None:
+    model = small(strategy)
+    run_in_each(strategy, lambda x, y: model.optimizer.apply_gradients(gradients(model, x, y)), jit_compile=True)
 
 
 # ---- Keras 3
