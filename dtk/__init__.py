@@ -86,6 +86,11 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-# `%%workers` and `%%worker`, also without a cluster, so that they can say that there is none.
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext dtk`: `%%workers` and `%%worker`, for which `import dtk` in a notebook is enough."""
+    importlib.import_module("dtk.interactive").register_magics(shell)
+
+
+# Also without a cluster, so that the magics can say that there is none.
 if "IPython" in sys.modules and (_shell := sys.modules["IPython"].get_ipython()) is not None:
-    importlib.import_module("dtk.interactive").register_magics(_shell)
+    load_ipython_extension(_shell)

@@ -6,6 +6,7 @@ a new figure, and returns the Axes. Colors of text and lines follow matplotlib's
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -33,21 +34,37 @@ from dtk.view.what_if import what_if_lab as what_if_lab
 
 __all__ = sorted(name for name, value in globals().items() if getattr(value, "__module__", "").startswith("dtk.view."))
 
+_TAKEN = {  # a class in the signature of a function -> what one of it is
+    "Axes": N_("Axes of matplotlib"),
+    "Callable[..., Any]": N_("a function"),
+    "Cluster": "dtk.model.Cluster",
+    "Job": "dtk.model.Job",
+    "Proof": N_("what dtk.verify returned"),
+    "Recorded": N_("a run from dtk.run or dtk.baseline, or the error of a run that failed"),
+    "Sharding": N_("what dtk.shards returned"),
+    "Study": N_("a study from dtk.study"),
+}
 
-def _refusing(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that it raises TypeError where an argument does not have what is to be drawn."""
+
+def _checked(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that it raises TypeError, with what it takes, where an argument is of another class."""
+    signature = inspect.signature(draw)
 
     @functools.wraps(draw)
-    def refusing(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return draw(*args, **kwargs)
-        except AttributeError as error:
-            if not any(each is error.obj for each in (*args, *kwargs.values())):
-                raise
-            words = N_("dtk.plot.{name} can't draw what is of type {kind}; help(dtk.plot.{name}) says what it takes")
-            raise TypeError(_(words, name=draw.__name__, kind=type(error.obj).__name__)) from None
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
+            kinds = str(signature.parameters[name].annotation).split(" | ")
+            known = [_(_TAKEN[kind]) for kind in kinds if kind in _TAKEN]
+            several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            for each in (value if several else [value]) if known else []:
+                has = {*(base.__name__ for base in type(each).__mro__), "Callable[..., Any]" if callable(each) else ""}
+                if has.isdisjoint(kinds) and (each is not None or "None" not in kinds):
+                    words = N_("dtk.plot.{function}: {name} is of type {kind}; it takes {known}")
+                    facts = {"name": name, "kind": type(each).__name__, "known": _(" or ").join(known)}
+                    raise TypeError(_(words, function=draw.__name__, **facts))
+        return draw(*args, **kwargs)
 
-    return refusing
+    return checked
 
 
-globals().update({name: _refusing(globals()[name]) for name in __all__})
+globals().update({name: _checked(globals()[name]) for name in __all__})

@@ -226,7 +226,7 @@ def run(
     force = more.force or on is not None
     fn = program.what_to_call(fn, more.argv, args, kwargs)
     again = whole_number("restarts", more.restarts, 0)
-    wanted = request.checked_faults(more.faults, workers)
+    wanted = request.checked_faults(more.faults, workers, fn)
     layout = request.layout(fn, workers, replicas, wanted, bool(evaluator), force)
     mode = "mirrored" if layout.workers == 1 < layout.replicas else "cluster"
     place: Place = Localhost()

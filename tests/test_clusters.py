@@ -10,7 +10,6 @@ from waiting import wait_gone
 
 import dtk
 from dtk.errors import ClusterConfigError
-from dtk.interactive import register_magics
 
 pytestmark = pytest.mark.trains
 
@@ -94,7 +93,7 @@ def test_magics(cluster, capsys):
     from IPython.core.interactiveshell import InteractiveShell
 
     shell = InteractiveShell()
-    register_magics(shell)
+    dtk.load_ipython_extension(shell)
     shell.run_cell("%%workers\nprint('by magic')").raise_error()
     shell.run_cell("%%worker 1\nprint('alone')").raise_error()
     said = capsys.readouterr().out.splitlines()

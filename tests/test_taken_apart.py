@@ -11,7 +11,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import dtk
-from dtk.interactive import clusters, register_magics
+from dtk.interactive import clusters
 
 pytestmark = [pytest.mark.trains, pytest.mark.slow]
 
@@ -59,7 +59,7 @@ def shell(tmp_path, monkeypatch):
     monkeypatch.setattr(clusters, "_open", None)
     (tmp_path / "train.py").write_text(PROGRAM)
     shell = InteractiveShell()
-    register_magics(shell)
+    dtk.load_ipython_extension(shell)
     yield shell
     if "cluster" in shell.user_ns:
         shell.user_ns["cluster"].close()

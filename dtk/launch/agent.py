@@ -23,8 +23,6 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from dtk import environment
 from dtk.errors import DtkError
 from dtk.launch import folders, messages, warm
@@ -80,7 +78,7 @@ class Agent:
         return {
             "at": time.monotonic(),
             "host": platform.node(),
-            "machine": [platform.node(), psutil.boot_time()],  # a name alone may be several machines'
+            "machine": folders.machine(),
             "pid": os.getpid(),
             "versions": environment.versions("tensorflow", "keras", "tf_keras", "dtk", "cloudpickle"),
             "cores": environment.cores(),

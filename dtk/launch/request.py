@@ -137,7 +137,7 @@ def checked_seed(seed: Any) -> int | None:
     return None if seed is None else whole_number("seed", seed, 0, 2**32 - 1)
 
 
-def checked_faults(faults: Any, workers: int) -> tuple[Fault, ...]:
+def checked_faults(faults: Any, workers: int, fn: Any) -> tuple[Fault, ...]:
     """Faults that can come: on a worker that there is, in a start of the cluster that there may be."""
     if isinstance(faults, tuple) and not faults:
         return ()
@@ -157,6 +157,11 @@ def checked_faults(faults: Any, workers: int) -> tuple[Fault, ...]:
             words = N_("faults: {fault} with workers={workers}: worker {last} is the last")
         elif fault.kind == "drop_network" and workers == 1:
             words = _NO_NETWORK
+        elif fault.kind == "nan" and uses_estimator(fn):
+            words = N_(
+                "faults: {fault} with an Estimator: an Estimator's variables can't be reached from outside; nan is for "
+                "fit and for loops"
+            )
         if words:
             raise ClusterConfigError(_(words, fault=fault, workers=workers, last=workers - 1))
     return tuple(faults)
