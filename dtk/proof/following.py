@@ -195,8 +195,8 @@ def _nearer(best: Following, other: Following) -> Following:
     read = [each.failed is not None and each.failed.reason in _OF_DATA for each in (best, other)]
     parts = [() if each.steps is None else each.steps.parts for each in (best, other)]
     apart = [sum(part.values * min(part.apart, 1.0) for part in its) for its in parts]
-    nearer = other.steps is not None and (read[0] > read[1] or (read[0] == read[1] and apart[1] < NEARER * apart[0]))
-    return other if nearer else best
+    nearer = read[0] > read[1] or (read[0] == read[1] and apart[1] < NEARER * apart[0])
+    return other if nearer and (other.failed is None or parts[1]) else best  # what was not followed tells nothing
 
 
 def _passed(ours: Evidence, following: Following) -> str:
