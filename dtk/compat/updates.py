@@ -131,7 +131,9 @@ def stateful_draws() -> list[str]:
 
 
 def _look_at_graph() -> None:
-    if tf.executing_eagerly():
+    if tf.executing_eagerly():  # no graph shows it: what Keras's layers do that don't say otherwise
+        imported = [sys.modules[name] for name in ("keras", "tf_keras") if name in sys.modules]
+        _half.update(_UNITS.keys() & {keras.mixed_precision.global_policy().compute_dtype for keras in imported})
         return
     graph = tf.compat.v1.get_default_graph()
     _gradients[graph] = len(graph.get_operations())

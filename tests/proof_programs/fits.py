@@ -82,6 +82,7 @@ def by_fit(
     by_replicas=False,
     scaled_loss=False,
     weighted=None,
+    eagerly=False,
     **facts,
 ):
     """Small mistakes: those of `batches`, `optimizer_of`, `seeded` and `too_large`; "later rate" (halved from step `at`
@@ -105,7 +106,7 @@ def by_fit(
         update = optimizer_of(optimizer, mistake, size, **of_optimizer)
         update = keras.optimizers.LossScaleOptimizer(update, 2.0**24) if scaled_loss else update  # which overflows
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        built.compile(update, loss, metrics=["accuracy"], steps_per_execution=per_execution)
+        built.compile(update, loss, metrics=["accuracy"], steps_per_execution=per_execution, run_eagerly=eagerly)
     data = arrays(model)
     if weighted == "examples":
         data = (*data, np.linspace(0.1, 2.0, len(data[0])).astype("float32"))
@@ -128,6 +129,7 @@ add("gelu rmsprop", by_fit, model="mlp", activation="gelu", optimizer="rmsprop")
 add("lstm adam", by_fit, model="lstm", optimizer="adam")
 add("attention adam", by_fit, model="attention", optimizer="adam")
 add("cnn bfloat16", by_fit, precision="mixed_bfloat16")
+add("mlp bfloat16, eagerly", by_fit, model="mlp", precision="mixed_bfloat16", eagerly=True)
 
 add("mnist 28x28 adam", by_fit, model="mnist", optimizer="adam", epochs=2)
 add("l2 penalty", by_fit, l2=1e-3, behind=True)
