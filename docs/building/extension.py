@@ -83,9 +83,7 @@ def _folder(language: str) -> str:
 
 
 def _has(language: str, page: str) -> bool:
-    known = [*pages(language).values(), "search"]
-    listed = page.endswith("/index") and any(each.startswith(page.removesuffix("index")) for each in known)
-    return page in known or listed  # a section of which a language has some pages has a list of them
+    return page in {*pages(language).values(), "search"}
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -69,16 +69,15 @@ def _texts(language: str) -> Iterator[tuple[str, str]]:
 
 
 def _lists(language: str) -> Iterator[tuple[str, str]]:
-    """The first page of each section of which a language has pages and no first one: their titles, as links."""
-    order = [to.format(language) for to in PAGES.values()]
-    for section in SECTIONS:
-        files = {PurePosixPath(page): file for file, page in pages(language).items() if page.startswith(f"{section}/")}
-        if files and PurePosixPath(section) / "index" not in files:
-            lines = [f"# {_SAID[language][section]}", ""]
-            for page, file in sorted(files.items(), key=lambda item: order.index(item[1])):
-                (heading, *_) = re.findall("^# (.+)$", (ROOT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)
-                lines.append(f"- [{heading}]({page.name}.md)")
-            yield f"{section}/index", "\n".join(lines) + "\n"
+    """The first page of each section for which a language has no such file: its pages' titles, as links."""
+    known, translated = pages(language), [to.format(language) for to in PAGES.values()]
+    for first in [page for file, page in known.items() if not (ROOT / file).exists()]:
+        section = first.partition("/")[0]
+        lines = [f"# {_SAID[language][section]}", ""]
+        for file in [each for each in translated if known.get(each, "").startswith(f"{section}/")]:
+            (heading, *_) = re.findall("^# (.+)$", (ROOT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)
+            lines.append(f"- [{heading}]({PurePosixPath(known[file]).name}.md)")
+        yield first, "\n".join(lines) + "\n"
 
 
 def _with_pictures(text: str, file: str) -> str:

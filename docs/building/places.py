@@ -27,13 +27,15 @@ def trees() -> list[str]:
 def pages(language: str) -> dict[str, str]:
     """The pages in a language: file, as the repository names it, to page, as the language's tree names it.
 
-    Each section has a first page, also where there is no such file: building.pages makes it of docs/README.md.
+    Each section that has pages has a first one, also where there is no such file: building.pages makes it.
     """
     if language == ENGLISH:
         sections = {f"docs/{section}/README.md": f"{section}/index" for section in SECTIONS}
         return {"README.md": "index", _INDEX: "documentation", **sections, **_of_docs(), **_of_notebooks()}
     own = {_translated(file, language): page for file, page in pages(ENGLISH).items()}
-    return {file: page for file, page in own.items() if file and (ROOT / file).is_file()}
+    found = {file: page for file, page in own.items() if file and (ROOT / file).is_file()}
+    begun = {page.partition("/")[0] for page in found.values()}
+    return {f"docs/{each}/README.{language}.md": f"{each}/index" for each in SECTIONS if each in begun} | found
 
 
 def tree_of(file: str) -> str | None:

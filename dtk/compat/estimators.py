@@ -234,7 +234,8 @@ def _add_row(loss: Any, given: Any, features: Any) -> None:
 
 def replica_rows() -> list[Any]:
     """Of this process's replicas, in order: a float64 tensor (examples, fingerprint, share). [] outside training."""
-    return [each for _, each in sorted(_rows.get(tf.compat.v1.get_default_graph(), []), key=lambda each: each[0])]
+    rows = _rows.get(tf.compat.v1.get_default_graph(), [])
+    return [each for _, each in sorted(rows, key=lambda each: each[0])]
 
 
 def evaluate_checkpoint(executor: Any, path: str) -> None:

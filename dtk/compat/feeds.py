@@ -239,12 +239,13 @@ def read_by_worker(workers: int, each: int, joined: bool) -> None:
             _made.append([])
             return make(context)
         asked = [tf.distribute.InputContext(workers, k, workers * max(each, 1)) for k in range(workers)]
-        *parts, whole = _as_in_processes(make, [*asked, context])
-        _made.append([*parts, whole] if joined else [])
         if each:
+            _made.append([])
             turns = tf.data.Dataset.from_tensor_slices(np.repeat(np.arange(workers), each)).repeat()
-            return tf.data.Dataset.choose_from_datasets(parts, turns)
-        return tf.data.Dataset.zip((*parts,)).map(lambda *its: tf.nest.map_structure(_end_to_end, *its))
+            return tf.data.Dataset.choose_from_datasets(_as_in_processes(make, asked), turns)
+        _made.append(_as_in_processes(make, [*asked, context]))
+        parts = tuple(_made[-1][:workers])
+        return tf.data.Dataset.zip(parts).map(lambda *its: tf.nest.map_structure(_end_to_end, *its))
 
     def datasets(original: Any, self: Any, dataset_fn: Any, *options: Any, **named: Any) -> Any:
         return original(self, functools.partial(data, dataset_fn), *options, **named)

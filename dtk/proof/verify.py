@@ -173,10 +173,11 @@ def _all_recorded(ours: Evidence, said: list[list[Updates]]) -> tuple[int, int]:
             what = _(what, worker=worker, counts=_listed(its), first=_listed(counts[0]))
             remedy, numbers = _("train on every worker alike"), {"worker": worker}
             raise VerificationError(what, reason="updates", remedy=remedy, numbers=numbers)
-    made, recorded = (sum(getattr(each, name) for each in said[0][0].optimizers) for name in ("made", "recorded"))
+    optimizers = said[0][0].optimizers
+    made, recorded = sum(each.made for each in optimizers), sum(each.recorded for each in optimizers)
     if recorded < made and not (RecordedStates(ours.run.folder).complete and (recorded or not stood_still(ours.run))):
         what = N_("{left} of the {made} updates that the {run} made were not recorded: {missing}")
-        each = [one for one in said[0][0].optimizers if one.recorded < one.made]
+        each = [one for one in optimizers if one.recorded < one.made]
         missing = [f"{one.name} {one.made - one.recorded}/{one.made} ({first_three(one.variables)})" for one in each]
         what = _(what, left=made - recorded, made=made, run=ours.name, missing=_(" and ").join(missing))
         remedy, numbers = _(MISTAKES["unrecorded"].remedy), {"made": made, "recorded": recorded}
