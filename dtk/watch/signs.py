@@ -241,9 +241,9 @@ def _what(heard: WorkerStatus, pulse: _Pulse) -> str:
 # ---- what a Python stack tells
 
 
-_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
-_MADE = "__init__"  # the "file" of the frame that Python 3.12 and later put below a class's __init__, at line ???
-_HEAD = re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+")
+# Not of the "file" `__init__`: the frame that Python 3.12 and later put below a class's __init__, at line ???.
+_FRAME = re.compile(r'^  File "(?P<file>(?!__init__")[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$', re.M)
+_THREAD = re.compile(r"^(?=(?:Current thread|Thread) 0x[0-9a-f]+)", re.M)
 _ENTRY = os.path.join(PACKAGE, "worker", "worker.py")
 
 # Python code that does nothing but take part in a collective: a thread there waits for its peers.
@@ -273,33 +273,12 @@ class Activity:
     line: str = ""
 
 
-@dataclass
-class _Thread:
-    """One thread of a dump: its head, its lines from the innermost frame outwards, and the frames (_FRAME) in them."""
-
-    head: str
-    lines: list[str] = field(default_factory=list)
-    frames: list[re.Match[str]] = field(default_factory=list)
-
-
-def _threads(text: str) -> list[_Thread]:
-    found: list[_Thread] = []
-    for line in text.rstrip().splitlines():
-        frame = _FRAME.match(line)
-        if _HEAD.match(line):
-            found.append(_Thread(line))
-        elif found and not (frame and frame["file"] == _MADE):
-            found[-1].lines.append(line)
-            if frame:
-                found[-1].frames.append(frame)
-    return found
-
-
 def activity(text: str) -> Activity:
     """What a dump tells; an empty Activity where it is empty."""
-    stacks = [each.frames for each in sorted(_threads(text), key=lambda each: not each.head.startswith("Current"))]
-    if not stacks:
+    threads = sorted(_THREAD.split(text)[1:], key=lambda each: not each.startswith("Current"))
+    if not threads:
         return Activity()
+    stacks = [[*_FRAME.finditer(each)] for each in threads]
     main = stacks[0]
     calls = [frame["function"] for frame in main if frame["function"] in _CALLS and _TRAINERS.search(frame["file"])]
     own = next((frame for frame in main if not library_of(frame["file"])), None)
@@ -330,13 +309,13 @@ def own_part(text: str) -> str:
     And without threads of libraries that take no part: pools that wait for work, watchers.
     """
     parts = []
-    for thread in _threads(text):
+    for thread in _THREAD.split(text)[1:]:
         # The learner's own, called by the graph, or inside of a collective.
-        files = [frame["file"] for frame in thread.frames]
+        files = [frame["file"] for frame in _FRAME.finditer(thread)]
         tells = (not library_of(file) or _COLLECTIVE.search(file) or _CALLED_BACK.search(file) for file in files)
-        if thread.head.startswith("Current") or any(tells):
-            own = takewhile(lambda line: f'File "{_ENTRY}' not in line, thread.lines)
-            parts.append("\n".join([thread.head, *own]).rstrip())
+        if thread.startswith("Current") or any(tells):
+            own = takewhile(lambda line: f'File "{_ENTRY}' not in line, thread.splitlines())
+            parts.append("\n".join(line for line in own if not line.startswith('  File "__init__"')).rstrip())
     return "\n".join(parts)
 
 
