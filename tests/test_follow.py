@@ -11,7 +11,8 @@ from verifying import edit_records
 import dtk
 from dtk.language import three
 from dtk.live.run_progress import RunProgress
-from dtk.live.text import LogLines, clean
+from dtk.live.text import LogLines
+from dtk.records import clean
 from dtk.scaling.summary import lines
 from dtk.scaling.timing import throughput_of
 from dtk.watch.reader import Reader
@@ -82,9 +83,9 @@ def test_an_unknown_epoch_length_is_taken_from_the_first_epoch(folder):
 
 
 def test_clean_carries_out_what_a_terminal_would():
-    assert clean(BAR.rstrip("\n").rstrip("\r")) == "2/2 ━━━━ loss: 1"
-    assert clean("a\x1b]0;title\x07b\x00c") == "abc"
-    assert clean("12%" + "\x08" * 9 + "100%") == "100%"
+    assert clean(BAR.encode().rstrip(b"\n")) == "2/2 ━━━━ loss: 1"
+    assert clean(b"a\x1b]0;title\x07b\x00c") == "abc"
+    assert clean(b"12%" + b"\x08" * 9 + b"100%") == "100%"
 
 
 def test_log_lines_are_whole_and_the_rest_is_partial(tmp_path):
@@ -92,6 +93,6 @@ def test_log_lines_are_whole_and_the_rest_is_partial(tmp_path):
     log = LogLines(path)
     assert log.read(100) == []
     path.write_bytes(b"one\ntw")
-    assert (log.read(100), log.partial) == (["one"], "tw")
-    path.write_bytes(b"one\ntwo\n\xff\n")
-    assert (log.read(100), log.partial) == (["two", "\\xff"], "")
+    assert log.read(100) == ["one"]
+    path.write_bytes(b"one\ntwo\n\xff\nthr")
+    assert (log.read(100), log.rest(), log.rest()) == (["two", "\\xff"], ["thr"], [])

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import time
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +20,8 @@ from dtk.environment import on_colab
 from dtk.language import N_, _
 from dtk.live import Live
 from dtk.live.run_progress import RunProgress
-from dtk.live.text import NOT_ALL, LogLines
+from dtk.live.text import NOT_ALL
+from dtk.records import WorkerFolder
 from dtk.scaling.timing import spans
 from dtk.view.controls import STYLE, beside, one_of
 from dtk.view.palette import EVALUATOR_COLOR, replica_name, worker_color, worker_name
@@ -32,9 +32,8 @@ from dtk.watch.waiting import Line, called, clauses
 
 _EVERY = 0.5  # seconds between two drawings
 _MOST_POINTS = 200  # of the loss
-_LINES, _CHARACTERS = 30, 200  # of a log that are kept and shown: lines, and characters of each
+_LINES, _CHARACTERS = 30, 200  # of a log that are shown: lines, and characters of each
 _ENDS = N_("finished"), N_("failed"), N_("stopped")
-_PIECE = 1 << 15  # bytes that one look reads from a log; a worker that writes more is skipped ahead
 
 # Of the picture of the loss, in px.
 _WIDTH, _HEIGHT = 300, 110
@@ -43,13 +42,11 @@ _SMALL = 'opacity="0.7"'
 _INK = "<style>svg {color: #000} @media (prefers-color-scheme: dark) {svg {color: #e0e0e0}}</style>"  # the page's theme
 
 
-def _end_of(log: LogLines, lines: deque[str]) -> str:
-    """The last lines of a log, as HTML, without TensorFlow's notes on its start; `lines` keeps them."""
-    lines.extend(line[:_CHARACTERS] for line in log.read(_PIECE, newest=True) if not is_chatter(line))
-    shown = [*lines, log.partial[:_CHARACTERS]] if log.partial else list(lines)
-    if log.skipped:
-        shown.insert(0, _(NOT_ALL, path=log.path))
-    text = html.escape("\n".join(shown) or _("nothing"))
+def _end_of(member: WorkerFolder) -> str:
+    """The last lines of a log, as HTML, without TensorFlow's notes on its start."""
+    lines = [line[:_CHARACTERS] for line in member.log_end() if not is_chatter(line)]
+    head = [_(NOT_ALL, path=member.path / "log.txt")] if len(lines) > _LINES else []
+    text = html.escape("\n".join([*head, *lines[-_LINES:]]) or _("nothing"))
     # column-reverse lets the browser start at the end of the text, where the news is, after each redrawing.
     outer = "max-height:22em;overflow:auto;display:flex;flex-direction:column-reverse"
     inner = "flex:none;margin:0;line-height:1.25;font-size:12px;white-space:pre-wrap"
@@ -78,9 +75,7 @@ class Dashboard(Live):
         self.reader, self.folder = reader, reader.folder
         self.title, self.mode, self.workers = title, mode, reader.folder.workers
         self.progress = RunProgress(reader, replicas)
-        logs = [LogLines(member.path / "log.txt") for member in self.folder.members]
-        self.tails = [(log, deque[str](maxlen=_LINES)) for log in logs]
-        self.states = [Line.of("starting")] * len(logs)
+        self.states = [Line.of("starting")] * len(self.folder.members)
         self.ends: dict[int, str] = {}  # of a run that failed: who failed, who only in consequence
         self._drawn = float("-inf")
         self.page, self.panes = ipywidgets.HTML(), [ipywidgets.HTML() for __ in self.states]
@@ -140,8 +135,8 @@ class Dashboard(Live):
         """Show what is known now. outcome: how the run ended."""
         self.reader.look()
         self.page.value = self._table(outcome) + self._progress(outcome, finished) + self._loss() + STYLE
-        for pane, tail in zip(self.panes, self.tails, strict=True):
-            pane.value = _end_of(*tail)
+        for pane, member in zip(self.panes, self.folder.members, strict=True):
+            pane.value = _end_of(member)
 
     def _progress(self, outcome: str, finished: bool) -> str:
         """A bar, empty where it is not known how far the run is, and the progress in words."""

@@ -7,7 +7,6 @@ Lines are clean: no escape sequences, progress bars in their last state. Equal l
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections import Counter, deque
@@ -17,17 +16,13 @@ from pathlib import Path
 from dtk.language import N_, _, ngettext
 from dtk.live import Live
 from dtk.live.run_progress import RunProgress
-from dtk.records import RunFolder
+from dtk.records import RunFolder, clean
 from dtk.scaling.timing import spans
 from dtk.watch.explain import is_chatter
-from dtk.watch.reader import Reader
+from dtk.watch.reader import Reader, size
 from dtk.watch.waiting import Line, called, clauses
 
-# ECMA-48 control sequences (colors, cursor), operating-system commands (window titles), and single escapes.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_ERASED = re.compile(r"[^\x08]\x08")
-_PENDING = 1 << 14  # bytes of an unfinished line that are kept
+_PENDING = 1 << 14  # bytes of a line that are kept, the last, as the first are the oldest states of a progress bar
 _HOLD = 0.5  # seconds that a line waits for the same line of the other workers
 _CHARACTERS = 20_000  # of one worker's output that are printed; the log file has the rest
 NOT_ALL = N_("... not all is shown here; all of it is in {path}")
@@ -36,47 +31,22 @@ _EVERY = 2.0  # seconds between lines of progress
 _LASTING = 4.5  # seconds of silence that are worth a line: shown as 5 s
 
 
-def clean(line: str) -> str:
-    """Return a line as a terminal would leave it: escapes gone, carriage returns and backspaces carried out.
-
-    >>> clean("\\x1b[1m 1/2\\x1b[0m loss 3\\r\\x1b[1m 2/2\\x1b[0m loss 1")
-    ' 2/2 loss 1'
-    >>> clean("10%\\x08\\x08\\x08100%")
-    '100%'
-    """
-    line = _ESCAPES.sub("", line)
-    while (erased := _ERASED.sub("", line)) != line:
-        line = erased
-    if "\r" in line:
-        # A progress bar writes a whole line anew each time; what an empty rest would leave is the state before.
-        line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
-    return _CONTROLS.sub("", line)
-
-
 class LogLines:
-    """Reads a log that another process writes.
-
-    partial: its unfinished last line so far. skipped: bytes left out. caught_up: whether the last read came to the end.
-    """
+    """Reads a log that another process writes. caught_up: whether the last read came to the end."""
 
     def __init__(self, path: Path):
         self.path = path
-        self.skipped = 0
         self.caught_up = True
         self._offset = self._inode = 0
-        self._pending = b""
+        self._pending = b""  # an unfinished last line
 
-    def read(self, limit: int, newest: bool = False) -> list[str]:
-        """Return new complete lines, from at most `limit` bytes; with `newest` skip ahead if it is behind."""
+    def read(self, limit: int) -> list[str]:
+        """Return new complete lines, from at most `limit` bytes."""
         try:
             with self.path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                if status.st_ino != self._inode:  # the first look, or a cluster that started again on other ports
-                    self._offset, self._pending, self._inode = 0, b"", status.st_ino
-                jump = status.st_size - self._offset - limit
-                if newest and jump > 0:
-                    self.skipped += jump + len(self._pending)
-                    self._offset, self._pending = self._offset + jump, b""
+                inode = os.fstat(file.fileno()).st_ino
+                if inode != self._inode:  # the first look, or a cluster that started again on other ports
+                    self._offset, self._pending, self._inode = 0, b"", inode
                 file.seek(self._offset)
                 data = file.read(limit)
         except FileNotFoundError:
@@ -85,26 +55,16 @@ class LogLines:
         self.caught_up = len(data) < limit
         *lines, rest = (self._pending + data).split(b"\n")
         self._pending = rest[-_PENDING:]
-        return [_text(line) for line in lines]
-
-    @property
-    def partial(self) -> str:
-        return _text(self._pending)
+        return [clean(line[-_PENDING:]) for line in lines]
 
     def rest(self) -> list[str]:
         """Return the unfinished last line, where there is one, and go on behind it."""
-        partial, self._pending = self.partial, b""
+        partial, self._pending = clean(self._pending), b""
         return [partial] if partial else []
 
     def skip(self) -> None:
         """Leave out all that is written so far."""
-        self.read(0, newest=True)
-        self._pending = b""
-
-
-def _text(line: bytes) -> str:
-    # A line without end is cut from the left, where a terminal's progress bar has its oldest states.
-    return clean(line[-_PENDING:].decode("utf-8", "backslashreplace").rstrip("\r"))
+        self._offset, self._pending = size(self.path), b""
 
 
 class Fold:

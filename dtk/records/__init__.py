@@ -40,6 +40,7 @@ import errno
 import json
 import os
 import pickle
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,13 @@ GROWING = (
 )
 
 
+# ECMA-48 control sequences (colors, cursor), operating-system commands (window titles), and single escapes.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_ERASED = re.compile(r"[^\x08]\x08")
+_END = 1 << 15  # bytes of a log's end
+
+
 class Weights(NamedTuple):
     """Weights at one moment: names and arrays in the models' own order."""
 
@@ -93,14 +101,15 @@ class WorkerFolder:
         """Everything the worker wrote to its file descriptors 1 and 2; "" before it started."""
         return _text(self.path / "log.txt")
 
-    def log_end(self, lines: int) -> list[str]:
-        """The last lines of the log, of which not more than its last 32 kB are read: it may have any size."""
+    def log_end(self, lines: int = _END) -> list[str]:
+        """The last lines of the log, `clean`, of which not more than its last 32 kB are read: it may have any size."""
         try:
             with (self.path / "log.txt").open("rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 15)))
-                return file.read().decode("utf-8", "backslashreplace").rstrip().splitlines()[-lines:]
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
+                end = file.read().rstrip()
         except FileNotFoundError:
             return []
+        return [clean(line) for line in end.split(b"\n")[-lines:]] if end else []
 
     @property
     def records(self) -> list[Record]:
@@ -364,3 +373,20 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="backslashreplace")
     except FileNotFoundError:
         return ""
+
+
+def clean(line: bytes) -> str:
+    """A line of a log as a terminal would leave it: escapes gone, carriage returns and backspaces carried out.
+
+    >>> clean(b"\\x1b[1m 1/2\\x1b[0m loss 3\\r\\x1b[1m 2/2\\x1b[0m loss 1")
+    ' 2/2 loss 1'
+    >>> clean(b"10%\\x08\\x08\\x08100%")
+    '100%'
+    """
+    text = _ESCAPES.sub("", line.decode("utf-8", "backslashreplace").rstrip("\r"))
+    while (erased := _ERASED.sub("", text)) != text:
+        text = erased
+    if "\r" in text:
+        # A progress bar writes a whole line anew each time; what an empty rest would leave is the state before.
+        text = next((part for part in reversed(text.split("\r")) if part.strip()), "")
+    return _CONTROLS.sub("", text)
