@@ -12,20 +12,23 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a member of the run. at: seconds since the call of `dtk.run`."""
+    """Something that happened to a member of the run. at: seconds since the call of `dtk.run`.
 
-    state: ClassVar[str] = ""  # the kind's name on disk
-    at: float
+    A kind is a subclass, whose fields are given by keyword. state: its name on disk.
+    """
 
-    def __init_subclass__(cls, state: str = "") -> None:
-        if state:
-            cls.state = state
-            KINDS[state] = cls
+    state: ClassVar[str] = ""
+    at: float = field(kw_only=False)
+
+    def __init_subclass__(cls, state: str) -> None:
+        cls.state = state
+        KINDS[state] = dataclass(frozen=True, kw_only=True)(cls)
 
 
 KINDS: dict[str, type[Event]] = {}  # every kind that is written, by state
@@ -58,7 +61,6 @@ class Starting(Event, state="starting"):
     """The process has taken its place; a worker's first event."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Imported(Event, state="imported"):
     """TensorFlow was imported. open: its servers will listen on every address of the machine."""
 
@@ -77,7 +79,6 @@ class Failed(Event, state="failed"):
     """The function raised; error.json has what."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Training(Event, state="training"):
     """A training was announced. steps: in an epoch, epochs: that are still to come; None where not known."""
 
@@ -85,7 +86,6 @@ class Training(Event, state="training"):
     epochs: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Counted(Event, state="counted"):
     """A training begins, the count of steps with it.
 
@@ -110,7 +110,6 @@ class Scope:
 RING = "dtk.ring"  # no strategy: the function adds up the gradients of all workers itself
 
 
-@dataclass(frozen=True, kw_only=True)
 class Loop(Event, state="loop"):
     """Who trains what, at the first recorded step of a model.
 
@@ -131,7 +130,6 @@ class Loop(Event, state="loop"):
             object.__setattr__(self, "scope", Scope(**self.scope))
 
 
-@dataclass(frozen=True, kw_only=True)
 class Outcome(Event, state="outcome"):
     """An Estimator's train() came to its end. loss: the last, None without a step. step: the global step."""
 
@@ -139,7 +137,6 @@ class Outcome(Event, state="outcome"):
     step: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Traced(Event, state="traced"):
     """What the graph of an optimizer's first update has; None where there is no graph to ask.
 
@@ -157,14 +154,12 @@ class Traced(Event, state="traced"):
     alone: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
 class Called(Event, state="called"):
     """A function, a step or another one, was called first. draws: operations of its graph; None without a graph."""
 
     draws: list[str] | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Augments(Event, state="augments"):
     """The data may differ from worker to worker.
 
@@ -192,7 +187,6 @@ class Optimizer:
     pace: list[int] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Updates(Event, state="updates"):
     """What was trained, at the function's end, as against what was recorded.
 
@@ -207,7 +201,6 @@ class Updates(Event, state="updates"):
         object.__setattr__(self, "optimizers", made)
 
 
-@dataclass(frozen=True, kw_only=True)
 class FaultCame(Event, state="fault"):
     """A fault of this kind came before `step`. words: as it was asked for. number: its place in the list given."""
 
@@ -217,14 +210,12 @@ class FaultCame(Event, state="fault"):
     number: int
 
 
-@dataclass(frozen=True, kw_only=True)
 class Evaluating(Event, state="evaluating"):
     """An evaluation begins. step: of the weights that are evaluated, None where not known yet."""
 
     step: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Evaluation(Event, state="evaluation"):
     """An evaluation is over. started: seconds, as `at`. step: of the weights, None where unknown. metrics: by name."""
 
@@ -236,7 +227,6 @@ class Evaluation(Event, state="evaluation"):
 # ---- `dtk.ring`: an all-reduce by hand
 
 
-@dataclass(frozen=True, kw_only=True)
 class Ring(Event, state="ring"):
     """Something in the ring. round, step: the numbers of the all-reduce and of the exchange in it, from 1.
 
