@@ -137,13 +137,10 @@ def fates(folder: RunFolder) -> pandas.DataFrame:
     """
     import pandas as pd
 
-    each = [sorted(set(one.own_records.step)) for one in (*folder.earlier, folder)]
-    rows, seen = [], set[int]()
-    for k, steps in enumerate(each):
-        first = min((later[0] for later in each[k + 1 :] if later), default=float("inf"))
-        rows += [(k + 1, step, step >= first, step in seen) for step in steps]
-        seen.update(steps)
-    return pd.DataFrame(rows, columns=["attempt", "step", "lost", "again"])
+    tables = [one.own_records.assign(attempt=k) for k, one in enumerate((*folder.earlier, folder), 1)]
+    found = pd.concat(tables)[["attempt", "step"]].drop_duplicates().sort_values(["attempt", "step"], ignore_index=True)
+    first = found[::-1].groupby("attempt", sort=False).step.min().cummin().shift()  # of the attempts after one
+    return found.assign(lost=found.step >= found.attempt.map(first), again=found.duplicated("step"))
 
 
 def spans(numbers: Sequence[int]) -> list[tuple[int, int]]:

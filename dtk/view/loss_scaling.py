@@ -6,8 +6,7 @@ The lab has what each divisor makes of a step's loss and gradient, with numbers 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
@@ -133,32 +132,22 @@ def _overlay(ax: Axes, total: pandas.Series, run: Recorded, baseline: Recorded, 
 # ---- the lab
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(NamedTuple):
     """What a divisor makes of one step.
 
-    shares, slopes: `(replicas,)`, each replica's share of the loss and of the gradient. alone, slope_alone: one
-    device's loss and gradient over the same examples. divisor: the number that every replica divides by.
+    shares: each replica's share of the loss, `(replicas,)`; loss: their sum; alone: one device's loss over the same
+    examples. slopes, slope, slope_alone: the same of the gradient. divisor: the number that every replica divides by.
+    ratio: how many times too large the loss is, and with it the gradient and the step.
     """
 
     shares: tuple[float, ...]
-    slopes: tuple[float, ...]
+    loss: float
     alone: float
+    slopes: tuple[float, ...]
+    slope: float
     slope_alone: float
     divisor: int
-
-    @property
-    def loss(self) -> float:
-        return sum(self.shares)
-
-    @property
-    def slope(self) -> float:
-        return sum(self.slopes)
-
-    @property
-    def ratio(self) -> float:
-        """How many times too large the loss is, and with it the gradient and the step."""
-        return self.loss / self.alone
+    ratio: float
 
 
 def numbers(replicas: int, examples: int, divisor: str) -> Numbers:
@@ -175,9 +164,10 @@ def numbers(replicas: int, examples: int, divisor: str) -> Numbers:
     """
     by = dict(zip(DIVISORS, (replicas * examples, examples, replicas), strict=True))[divisor]
     losses = _LOSSES[: replicas * examples].reshape(replicas, examples)
-    slopes = -2 * np.sqrt(losses)
-    shares, parts = (tuple((table.sum(axis=1) / by).tolist()) for table in (losses, slopes))
-    return Numbers(shares, parts, float(losses.mean()), float(slopes.mean()), by)
+    gradients = -2 * np.sqrt(losses)
+    shares, slopes = (tuple((table.sum(axis=1) / by).tolist()) for table in (losses, gradients))
+    loss, alone = sum(shares), float(losses.mean())
+    return Numbers(shares, loss, alone, slopes, sum(slopes), float(gradients.mean()), by, loss / alone)
 
 
 def loss_scaling_lab(replicas: int = 2, examples: int = 2) -> Lab | Axes:
