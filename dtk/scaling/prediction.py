@@ -240,19 +240,14 @@ def _solve(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
 
 def _nonnegative(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Solve `columns @ x = target` by least squares, x >= 0: what would be negative is 0, the lowest first."""
-    size = np.linalg.norm(columns, axis=1)  # columns of like size keep the equations well conditioned
+    size = np.linalg.norm(columns, axis=1)
     kept = size > 0
-    size = np.where(kept, size, 1.0)
     while True:
-        some = columns / size[:, None] * kept[:, None]
-        rows = some.swapaxes(1, 2)
-        # A column that is left out has a 1 of its own on the diagonal, and its unknown is 0.
-        normal = rows @ some + np.eye(some.shape[2]) * ~kept[:, None]
-        found = np.linalg.solve(normal, rows @ target[..., None])[..., 0]
+        found = kept * (np.linalg.pinv(columns * kept[:, None]) @ target[..., None])[..., 0]
         below = np.flatnonzero(found.min(axis=1) < 0)
         if not len(below):
-            return found / size
-        kept[below, found[below].argmin(axis=1)] = False
+            return found
+        kept[below, (found * size)[below].argmin(axis=1)] = False
 
 
 class Result(NamedTuple):
