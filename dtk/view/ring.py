@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -67,31 +66,27 @@ def story(folder: RunFolder) -> Story | None:
     interrupted = not all(of_kind(corner.events, Finished) for corner in folder.each)
     if interrupted:
         steps = max(steps, 2 * (workers - 1))
-    messages = []
-    for step, sender in itertools.product(range(1, steps + 1), range(workers)):
-        received = seen.get(("received", (sender + 1) % workers, step))
-        # What at least one end wrote down: a worker that is killed may have sent without a chance to say so.
-        message = seen.get(("sent", sender, step), received)
-        if message is not None:
-            messages.append(RingMessage(step, sender, message.chunk, received is not None))
-    holds = zip(*(_holdings(seen, worker, workers, steps) for worker in range(workers)), strict=True)
-    return Story(workers, steps, interrupted, messages, [list(held) for held in holds])
-
-
-def _holdings(
-    seen: dict[tuple[str, int, int], Ring], worker: int, workers: int, steps: int
-) -> list[list[Parts] | None]:
-    """A worker's chunks after each step; None from the first step on whose message it did not get."""
-    known = ("split", worker, 0) in seen
-    chunks: list[Parts] = [(worker,)] * workers
-    held: list[list[Parts] | None] = [list(chunks) if known else None]
+    known = [("split", worker, 0) in seen for worker in range(workers)]
+    chunks: list[list[Parts]] = [[(worker,)] * workers for worker in range(workers)]
+    messages, holds = [], [_held(chunks, known)]
     for step in range(1, steps + 1):
-        received, used = (seen.get((what, worker, step)) for what in ("received", "used"))
-        known = known and received is not None
-        if received is not None:
-            chunks[received.chunk] = None if used is None or used.parts is None else tuple(used.parts)
-        held.append(list(chunks) if known else None)
-    return held
+        for sender in range(workers):
+            worker = (sender + 1) % workers
+            received, used = (seen.get((what, worker, step)) for what in ("received", "used"))
+            # What at least one end wrote down: a worker that is killed may have sent without a chance to say so.
+            message = seen.get(("sent", sender, step), received)
+            if message is not None:
+                messages.append(RingMessage(step, sender, message.chunk, received is not None))
+            known[worker] &= received is not None
+            if received is not None:
+                chunks[worker][received.chunk] = None if used is None or used.parts is None else tuple(used.parts)
+        holds.append(_held(chunks, known))
+    return Story(workers, steps, interrupted, messages, holds)
+
+
+def _held(chunks: list[list[Parts]], known: list[bool]) -> list[list[Parts] | None]:
+    """Each worker's chunks now; None from the first step on whose message it did not get."""
+    return [list(own) if sure else None for own, sure in zip(chunks, known, strict=True)]
 
 
 def ring(run: Recorded, ax: Axes | None = None) -> Axes:
