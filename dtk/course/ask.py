@@ -10,7 +10,7 @@ from dtk.course.kept import keep, kept, shown
 from dtk.environment import live_mode
 from dtk.errors import DtkError
 from dtk.language import N_, _
-from dtk.view.controls import STYLE, beside, styled
+from dtk.view.controls import STYLE, STYLED, beside
 
 _CLOSE = 0.1  # a number within a tenth counts as right
 _Options = Sequence[str] | Mapping[str, float] | None
@@ -181,4 +181,4 @@ class Prediction:
 
         show()
         control.observe(on_value, "value")
-        return styled(ipywidgets.VBox([words, control, line]))
+        return ipywidgets.VBox([words, control, line]).add_class(STYLED)

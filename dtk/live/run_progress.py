@@ -60,10 +60,11 @@ class RunProgress:
             self._measured = None
 
     def _take_evaluation(self, news: events.Evaluating | events.Evaluation) -> None:
+        what = _("evaluating") if isinstance(news, events.Evaluating) else _("evaluated")
+        said = what if news.step is None else clauses([what, _("step {step}", step=news.step)])
         if isinstance(news, events.Evaluating):
-            self.evaluator = _of_step(_("evaluating"), news.step)
+            self.evaluator = said
             return
-        said = _of_step(_("evaluated"), news.step)
         values = [f"{k} {v:.4g}" if isinstance(v, (int, float)) else f"{k} {v}" for k, v in news.metrics.items()]
         self.evaluated = _("{name}: {words}", name=said, words=_(", ").join(values)) if values else said
         self.evaluator = self.evaluated
@@ -128,7 +129,3 @@ class RunProgress:
         if self.eta and not ended:
             parts.append(_("ETA {time}", time=timedelta(seconds=max(1, round(self.eta)))))
         return clauses(parts)
-
-
-def _of_step(what: str, step: int | None) -> str:
-    return what if step is None else clauses([what, _("step {step}", step=step)])

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_CLASS, _FOLDED = "dtk-controls", "dtk-folded"
+STYLED, _FOLDED = "dtk-controls", "dtk-folded"
 # ipywidgets gives each answer the height of one line, so that in a narrow window they would lie upon one another, and
 # sets the button of a long one beside its last line.
 STYLE = f"""<style>
-.{_CLASS} .widget-radio, .{_CLASS} .widget-radio-box {{height: auto; width: auto; margin-bottom: 0}}
-.{_CLASS} .widget-radio-box {{flex-wrap: wrap}}
-.{_CLASS} .widget-radio-box-vertical label {{display: flex; flex-direction: row-reverse; justify-content: flex-end;
+.{STYLED} .widget-radio, .{STYLED} .widget-radio-box {{height: auto; width: auto; margin-bottom: 0}}
+.{STYLED} .widget-radio-box {{flex-wrap: wrap}}
+.{STYLED} .widget-radio-box-vertical label {{display: flex; flex-direction: row-reverse; justify-content: flex-end;
     gap: 6px; align-items: flex-start; width: auto; height: auto; line-height: 1.4; margin: 2px 0; white-space: normal}}
-.{_CLASS} .widget-radio-box-vertical input {{margin: 1px 0 0}}
-.{_CLASS} .widget-html-content {{line-height: 1.4}}
+.{STYLED} .widget-radio-box-vertical input {{margin: 1px 0 0}}
+.{STYLED} .widget-html-content {{line-height: 1.4}}
 .{_FOLDED} .p-Collapse-header, .{_FOLDED} .jupyter-widget-Collapse-header {{display: none}}
 .{_FOLDED} .p-Collapse-contents, .{_FOLDED} .jupyter-widget-Collapse-contents {{border: 0; padding: 0}}
 </style>"""
@@ -64,7 +64,7 @@ class Lab(Displayed):
         self.title, self.controls, self._draw = title, controls, draw
         self.words, self.picture = ipywidgets.HTML(), ipywidgets.HTML()
         row = ipywidgets.HBox([*controls.values()], layout={"flex_flow": "row wrap"})  # beside the picture on a screen
-        self.box = styled(ipywidgets.VBox([row, self.words, self.picture]))
+        self.box = ipywidgets.VBox([row, self.words, self.picture]).add_class(STYLED)
         for control in controls.values():
             control.observe(self._redraw, "value")
         self._redraw()
@@ -78,11 +78,6 @@ class Lab(Displayed):
         # Below 30em its letters would be too small to read; the page then scrolls the picture.
         style = f"width:{figure.get_figwidth():g}in;max-width:100%;min-width:30em"
         self.page = self.picture.value = f'<div style="overflow-x:auto">{image(figure, style)}</div>'
-
-
-def styled(box: Any) -> Any:
-    """Apply the STYLE to what is in a box, and return the box."""
-    return box.add_class(_CLASS)
 
 
 def beside(box: Any, text: str) -> dict[str, Any]:
@@ -113,7 +108,7 @@ def one_of(panes: Sequence[Any], names: Sequence[str], description: str) -> Any:
     chosen = choice(names, names[0], description, "initial")
     stack = ipywidgets.Accordion(children=list(panes), selected_index=0).add_class(_FOLDED)
     ipywidgets.jslink((chosen, "index"), (stack, "selected_index"))
-    return styled(ipywidgets.VBox([chosen, stack]))
+    return ipywidgets.VBox([chosen, stack]).add_class(STYLED)
 
 
 def number(value: float, least: float, most: int, description: str, width: str) -> Any:

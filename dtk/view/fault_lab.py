@@ -13,7 +13,7 @@ from dtk import environment, faults
 from dtk.errors import DtkError, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
-from dtk.view.controls import STYLE, Displayed, Verbatim, choice, number, styled
+from dtk.view.controls import STYLE, STYLED, Displayed, Verbatim, choice, number
 
 CHOICES = ("kill", "stall", "slow", "exception", "nan", "drop_network")
 QUESTION = N_("How will the run end?")
@@ -128,7 +128,7 @@ class FaultLab(Displayed):
         self.button = ipywidgets.Button(description=_("run"), button_style="primary")
         self.words = ipywidgets.HTML()
         controls = [self.kind, self.worker, self.step, question, self.prediction, self.button, self.words]
-        self.box = styled(ipywidgets.VBox(controls))
+        self.box = ipywidgets.VBox(controls).add_class(STYLED)
         self.button.on_click(lambda button: self.start())
         for control in (self.kind, self.worker, self.step):
             control.observe(self._forget, "value")
