@@ -47,7 +47,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtk.language import N_, _
-from dtk.records.events import Event, Tail, parse, write
+from dtk.records.events import Event, Tail, content, parse, write
 from dtk.records.tables import Record as Record
 from dtk.records.tables import counting, evaluations, joined, named, rows
 
@@ -99,16 +99,13 @@ class WorkerFolder:
     @property
     def log(self) -> str:
         """Everything the worker wrote to its file descriptors 1 and 2; "" before it started."""
-        return _text(self.path / "log.txt")
+        with contextlib.suppress(FileNotFoundError):
+            return (self.path / "log.txt").read_text(encoding="utf-8", errors="backslashreplace")
+        return ""
 
     def log_end(self, lines: int = _END) -> list[str]:
         """The last lines of the log, `clean`, of which not more than its last 32 kB are read: it may have any size."""
-        try:
-            with (self.path / "log.txt").open("rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
-                end = file.read().rstrip()
-        except FileNotFoundError:
-            return []
+        end = content(self.path / "log.txt", -_END).rstrip()
         return [clean(line) for line in end.split(b"\n")[-lines:]] if end else []
 
     @property
@@ -141,8 +138,7 @@ class WorkerFolder:
 
         by_a_peer: whether the error itself says that another worker is the reason (`dtk.ring`'s does).
         """
-        text = _text(self.path / "error.json")
-        return json.loads(text) if text else None
+        return json.loads(content(self.path / "error.json") or "null")
 
     def save_error(self, kind: str, message: str, traceback: str, by_a_peer: bool = False) -> None:
         text = json.dumps({"type": kind, "message": message, "traceback": traceback, "by_a_peer": by_a_peer})
@@ -366,13 +362,6 @@ def _append(descriptor: int, text: str) -> None:
     if os.write(descriptor, data) < len(data):
         os.ftruncate(descriptor, before)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="backslashreplace")
-    except FileNotFoundError:
-        return ""
 
 
 def clean(line: bytes) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -245,6 +246,16 @@ class Ring(Event, state="ring"):
 # ---- a file that grows by lines
 
 
+def content(path: Path, start: int = 0) -> bytes:
+    """A file's bytes from `start` on, or so many before its end if that is negative; b"" where there is no file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start if start >= 0 else max(0, os.fstat(file.fileno()).st_size + start))
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
 class Tail:
     """Reads a growing file from where it left off; bytes of an unfinished last line wait for the next read."""
 
@@ -254,12 +265,7 @@ class Tail:
 
     def read(self) -> bytes:
         """Complete lines written since the last call, as they stand in the file."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.offset)
-                data = file.read()
-        except FileNotFoundError:
-            return b""
+        data = content(self.path, self.offset)
         end = data.rfind(b"\n") + 1
         self.offset += end
         return data[:end]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dtk.language import _
-from dtk.records.events import RING, Augments, Called, Kind, Loop, Scope, Traced, of_kind
+from dtk.records.events import RING, Augments, Called, Kind, Loop, Scope, Traced, content, of_kind
 from dtk.records.tables import RunLike
 
 # float64 sums of cosines of the same float32 examples: seen to agree to 1e-9. One other example moves a sum by 0.5
@@ -94,10 +94,7 @@ def other_versions(run: RunLike, baseline: RunLike) -> str:
 
 def versions_of(run: RunLike) -> dict[str, str | None]:
     """The versions of Python, TensorFlow and Keras that the run was made with; {} where nothing tells."""
-    try:
-        return json.loads((run.folder.path / "versions.json").read_text())
-    except (OSError, ValueError):
-        return {}  # an older dtk wrote none
+    return json.loads(content(run.folder.path / "versions.json") or "{}")  # an older dtk wrote none
 
 
 def scope_of(run: RunLike) -> Scope | None:

@@ -22,6 +22,7 @@ import psutil
 from dtk.errors import PACKAGE, in_words, library_of
 from dtk.language import N_, _
 from dtk.records import WorkerFolder
+from dtk.records.events import content
 from dtk.watch.reader import Member, Reader, size
 from dtk.watch.waiting import State
 
@@ -102,10 +103,7 @@ class _Pulse:
 
     def answer(self) -> str:
         """The stacks that were written since the last question; "" for none."""
-        try:
-            return self.stacks.read_bytes()[self.offset :].decode(errors="replace")
-        except FileNotFoundError:
-            return ""
+        return content(self.stacks, self.offset).decode(errors="replace")
 
 
 class Signs:
