@@ -31,27 +31,18 @@ Parts = tuple[int, ...] | None  # workers whose gradient is in a chunk's sum, wi
 
 
 @dataclass(frozen=True)
-class RingMessage:
-    """A chunk's way from a worker to the next. arrived: whether the receiver wrote down that it came."""
-
-    step: int
-    sender: int
-    chunk: int
-    arrived: bool
-
-
-@dataclass(frozen=True)
 class Story:
     """One all-reduce. `holds[step][worker][chunk]`: the parts in that worker's chunk after that step, from step 0.
 
-    holds[step][worker] is None where that worker did not get as far. steps: how many there were; where the run was
-    interrupted, how many there should have been, 2 (workers - 1), if that is more.
+    holds[step][worker] is None where that worker did not get as far. messages: by step, sender and chunk, whether the
+    receiver wrote down that it came. steps: how many there were; where the run was interrupted, how many there should
+    have been, 2 (workers - 1), if that is more.
     """
 
     workers: int
     steps: int
     interrupted: bool
-    messages: list[RingMessage]
+    messages: dict[tuple[int, int, int], bool]
     holds: list[list[list[Parts] | None]]
 
 
@@ -68,7 +59,7 @@ def story(folder: RunFolder) -> Story | None:
         steps = max(steps, 2 * (workers - 1))
     known = [("split", worker, 0) in seen for worker in range(workers)]
     chunks: list[list[Parts]] = [[(worker,)] * workers for worker in range(workers)]
-    messages, holds = [], [_held(chunks, known)]
+    messages, holds = {}, [_held(chunks, known)]
     for step in range(1, steps + 1):
         for sender in range(workers):
             worker = (sender + 1) % workers
@@ -76,7 +67,7 @@ def story(folder: RunFolder) -> Story | None:
             # What at least one end wrote down: a worker that is killed may have sent without a chance to say so.
             message = seen.get(("sent", sender, step), received)
             if message is not None:
-                messages.append(RingMessage(step, sender, message.chunk, received is not None))
+                messages[step, sender, message.chunk] = received is not None
             known[worker] &= received is not None
             if received is not None:
                 chunks[worker][received.chunk] = None if used is None or used.parts is None else tuple(used.parts)
@@ -108,8 +99,12 @@ def ring(run: Recorded, ax: Axes | None = None) -> Axes:
     (ax,) = axes(ax, size=(_INCHES, round((depth + _HEAD) * scale + 0.95, 1)))
     for step, (x, y) in enumerate(places):
         _grid(ax, seen, step, (x, y))
-        for message in (each for each in seen.messages if each.step == step):
-            _arrow(ax, message, seen.workers, (x, y), scale)
+    for (step, sender, chunk), arrived in seen.messages.items():
+        x, y = places[step]
+        under = (x + chunk + 0.5, y + sender * _ROW + 1)
+        _arrow(ax, under, arrived, scale)
+        if sender == seen.workers - 1:  # whose next is worker 0: above the first row too
+            _arrow(ax, (under[0], y - _GAP), arrived, scale)
     for top in sorted({corner[1] for corner in places}):
         for worker in range(seen.workers):
             middle = top + worker * _ROW + 0.5
@@ -168,23 +163,20 @@ def _cell(ax: Axes, corner: tuple[float, float], parts: Parts, workers: int) -> 
         ax.text(x + 0.45, y + 0.5, "?", ha="center", va="center", fontsize=9)
 
 
-def _arrow(ax: Axes, message: RingMessage, workers: int, corner: tuple[float, float], scale: float) -> None:
-    """In the gap under the sender's row and, for the last worker, whose next is worker 0, above the first row too."""
-    x = corner[0] + message.chunk + 0.5
-    under = corner[1] + message.sender * _ROW + 1
-    gaps = [under, corner[1] - _GAP] if message.sender == workers - 1 else [under]
-    for y in gaps:
-        if not message.arrived:
-            ax.plot(x, y + _GAP / 2, marker="x", color=ink(ax), ms=4.5, mew=1.6, ls="", gid="lost")
-            continue
-        style = {"arrowstyle": f"-|>,head_width={0.14 * min(scale * 3, 1):.3f},head_length=0.2", "lw": 1.3}
-        arrow: dict[str, Any] = {**style, "color": ink(ax), "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", (x, y + _GAP - 0.02), (x, y + 0.02), arrowprops=arrow, annotation_clip=False)
+def _arrow(ax: Axes, top: tuple[float, float], arrived: bool, scale: float) -> None:
+    """In the gap under a row, from `top` down; a cross for a message that did not arrive."""
+    x, y = top
+    if not arrived:
+        ax.plot(x, y + _GAP / 2, marker="x", color=ink(ax), ms=4.5, mew=1.6, ls="", gid="lost")
+        return
+    style = {"arrowstyle": f"-|>,head_width={0.14 * min(scale * 3, 1):.3f},head_length=0.2", "lw": 1.3}
+    arrow: dict[str, Any] = {**style, "color": ink(ax), "shrinkA": 0, "shrinkB": 0}
+    ax.annotate("", (x, y + _GAP - 0.02), (x, y + 0.02), arrowprops=arrow, annotation_clip=False)
 
 
 def _words(seen: Story) -> tuple[str, str]:
     held = [parts for row in seen.holds[-1] for parts in row or []]
-    arrived = sum(message.arrived for message in seen.messages)
+    arrived = sum(seen.messages.values())
     caption = [
         _("One stripe a worker whose gradient is in the chunk's sum; thick frame: all are. Arrows are messages.")
     ]
