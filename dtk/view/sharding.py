@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
@@ -22,19 +22,6 @@ _TALL, _TALLEST = 0.7, 4.6  # of a replica's row, and of all rows together, inch
 _LARGEST, _SMALLEST = 9.0, 5.0  # points
 
 
-class _Tiles(NamedTuple):
-    """How the tiles of one cell (a replica's step) are laid out: `columns` by `lines`, `wide` inches each.
-
-    points: the size of their numbers. height: of a replica's row, inches.
-    """
-
-    columns: int
-    lines: int
-    wide: float
-    points: float
-    height: float
-
-
 def sharding(seen: Sharding, ax: Axes | None = None) -> Axes:
     """Draw which example went to which replica at which step; outlined if seen twice, those not seen in a last row.
 
@@ -44,13 +31,14 @@ def sharding(seen: Sharding, ax: Axes | None = None) -> Axes:
         seen: from `dtk.shards`.
         ax: axes to draw on; None: a new figure.
     """
-    tiles = _layout(seen)
+    height = min(_TALL, _TALLEST / (seen.replicas + bool(seen.gaps)))  # of a row of tiles
+    tiles = _layout(seen, height)
     rows = seen.replicas + bool(seen.gaps) + (tiles is None and bool(seen.repeated))
-    (ax,) = axes(ax, size=(7.0, 1.45 + rows * (tiles.height if tiles else 0.5)))
+    (ax,) = axes(ax, size=(7.0, 1.45 + rows * (height if tiles else 0.5)))
     name = worker_name if seen.replicas == seen.workers else replica_name
     labels = [name(k) for k in range(seen.replicas)]
     if tiles:
-        _draw_tiles(ax, seen, tiles)
+        _draw_tiles(ax, seen, *tiles, height)
         what = [_("A tile is an example: its row says who was given it, its column at which step.")]
         what += [_("Outlined: seen more than once.")] if seen.repeated else []
     else:
@@ -73,20 +61,23 @@ def sharding(seen: Sharding, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _layout(seen: Sharding) -> _Tiles | None:
-    """The layout whose numbers are easiest to read, in as few lines as may be; None where none can be read."""
+def _layout(seen: Sharding, height: float) -> tuple[int, int, float] | None:
+    """How the tiles of one cell (a replica's step) are laid out: columns, lines, and the size of numbers, in points.
+
+    Of those whose numbers are easiest to read, the one with the fewest lines; None where none can be read.
+    """
     if not len(seen.table):
-        return _Tiles(1, 1, _WIDTH, _LARGEST, _TALL)
-    steps, tall = int(seen.table.step.max()), min(_TALL, _TALLEST / (seen.replicas + bool(seen.gaps)))
-    most, letters = int(seen.table.groupby(["replica", "step"]).size().max()), _letters(seen)
+        return 1, 1, _LARGEST
+    steps, letters = int(seen.table.step.max()), _letters(seen)
+    most = int(seen.table.groupby(["replica", "step"]).size().max())
     found = []
     for columns in range(1, most + 1):
         lines = math.ceil(most / columns)
-        wide, high = 0.92 * _WIDTH / steps / columns, 0.86 * tall / lines
+        wide, high = 0.92 * _WIDTH / steps / columns, 0.86 * height / lines
         points = 72 * min(0.92 * wide / letters, 0.9 * high / 1.25, _LARGEST / 72)
-        found.append(_Tiles(columns, lines, wide, points, tall))
-    best = max(found, key=lambda tiles: (tiles.points, -tiles.lines))
-    return best if best.points >= _SMALLEST else None
+        found.append((points, -lines, -columns))
+    points, lines, columns = max(found)
+    return (-columns, -lines, points) if points >= _SMALLEST else None
 
 
 def _letters(seen: Sharding) -> float:
@@ -94,31 +85,31 @@ def _letters(seen: Sharding) -> float:
     return 0.62 * len(str(max([*seen.table.example, *seen.alone.example], default=0))) + 0.4
 
 
-def _draw_tiles(ax: Axes, seen: Sharding, tiles: _Tiles) -> None:
+def _draw_tiles(ax: Axes, seen: Sharding, columns: int, lines: int, points: float, height: float) -> None:
     steps = int(seen.table.step.max()) if len(seen.table) else 1
-    wide, tall = 0.92 / tiles.columns, 0.86 / tiles.lines  # of a tile, in steps and rows
+    wide, tall = 0.92 / columns, 0.86 / lines  # of a tile, in steps and rows
     twice = set(seen.repeated)
     for (replica, step), group in seen.table.groupby(["replica", "step"]):
         for place, number in enumerate(group.example):
-            line, column = divmod(place, tiles.columns)
+            line, column = divmod(place, columns)
             corner = (step - 0.46 + column * wide, replica - 0.43 + line * tall)
-            _tile(ax, corner, (wide, tall), number, tiles.points, worker_color(replica), number in twice)
+            _tile(ax, corner, (wide, tall), number, points, worker_color(replica), number in twice)
     for border in range(1, steps):
         ax.axvline(border + 0.5, color=ink(ax), lw=0.6, alpha=0.25)
     ax.set(xlim=(0.5, steps + 0.5), xlabel=_("step"))
     # Empty tiles in a row of their own: who was forgotten belongs to no step.
-    wide = steps / _WIDTH * min(tiles.wide, max(0.3, tiles.points / 72 * (_letters(seen) + 0.4)))
+    wide = min(wide, steps / _WIDTH * max(0.3, points / 72 * (_letters(seen) + 0.4)))
     across = int((steps - 0.04) / wide)
-    most = max(tiles.lines, int(0.86 * tiles.height / (tiles.points * 1.35 / 72)))
-    lines = min(most, math.ceil(len(seen.gaps) / across))
-    tall = 0.86 / max(lines, tiles.lines)
+    most = max(lines, int(0.86 * height / (points * 1.35 / 72)))
+    used = min(most, math.ceil(len(seen.gaps) / across))
+    tall = 0.86 / max(used, lines)
     shown: list[int | str] = [*seen.gaps]
-    if len(shown) > across * lines:
-        shown = [*shown[: across * lines - 1], "…"]
+    if len(shown) > across * used:
+        shown = [*shown[: across * used - 1], "…"]
     for place, number in enumerate(shown):
         line, column = divmod(place, across)
-        corner = (0.54 + column * wide, seen.replicas + (line - lines / 2) * tall)
-        _tile(ax, corner, (wide, tall), number, tiles.points)
+        corner = (0.54 + column * wide, seen.replicas + (line - used / 2) * tall)
+        _tile(ax, corner, (wide, tall), number, points)
 
 
 def _tile(
