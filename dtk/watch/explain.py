@@ -87,29 +87,24 @@ def mismatch(message: str, session: bool = False) -> str:
     return in_words(_(what, one=ends[0], two=ends[1]), _(_ONE_SHAPE if session else SAME_ORDER))
 
 
-def exit_in_words(code: int | None, why: str = "") -> str:
+def exit_in_words(code: int | None, why: str = "", needed: bool = False) -> str:
     """How a process ended that said nothing: a signal by name (negative codes), or an exit of its own.
 
-    why: what is known of a signal's reason, in place of a hint.
+    why: what is known of a signal's reason, in place of a hint. needed: its function had returned, which needs no hint,
+    and the others still needed it.
 
     >>> exit_in_words(-9)
     "was killed by SIGKILL; the kernel's log or the memory limit may say why"
     """
     if code is None:
         return _("ended before it had finished")
-    hint = _HINTS.get(signal.Signals(-code).name, "") if code < 0 else ""
-    return in_words(_exit(code), why or _(hint))
-
-
-def departure_in_words(code: int, why: str) -> str:
-    """The same of a process whose function had returned, and that the others still needed."""
-    return in_words(_("{how} after its function had returned, while others still needed it", how=_exit(code)), why)
-
-
-def _exit(code: int) -> str:
+    how = _("ended itself with exit code {code} (os._exit?)", code=code)
     if code < 0:
-        return _("was killed by {signal}", signal=signal.Signals(-code).name)
-    return _("ended itself with exit code {code} (os._exit?)", code=code)
+        name = signal.Signals(-code).name
+        how, why = _("was killed by {signal}", signal=name), why or _("" if needed else _HINTS.get(name, ""))
+    if needed:
+        how = _("{how} after its function had returned, while others still needed it", how=how)
+    return in_words(how, why)
 
 
 def _stable(kind: str, message: str) -> str:

@@ -252,7 +252,15 @@ def _why(states: Sequence[State], waiting: list[State], awaited: list[State]) ->
         words = silent or _after(_does("stopped", stopped), stopped)
         return "stopped", in_words(words, _("SIGCONT lets a stopped process go on"))
     if not waiting:
-        return _together(states)
+        # All in the same place: which collective of the several there, no Python stack shows.
+        blocked = [state for state in states if state.waits]
+        if len(blocked) < max(2, sum(not state.ended for state in states)):
+            return "", ""
+        why = _(
+            "they may be in different collectives there (a branch that only some workers take), or the network between "
+            "them is gone"
+        )
+        return "unknown", in_words(_who_waits(blocked), why)
     if all(state.blocked == "connecting" for state in waiting):
         return "missing", in_words(silent, _("make the strategy on every worker, before anything that may end or wait"))
     if gone := [state for state in awaited if state.what == "finished"]:
@@ -264,18 +272,6 @@ def _why(states: Sequence[State], waiting: list[State], awaited: list[State]) ->
         places = clauses([_does("waits", [state], _precisely(state)) for state in waiting])
         return "order", in_words(places, _(SAME_ORDER))
     return "silent", silent
-
-
-def _together(states: Sequence[State]) -> tuple[str, str]:
-    """All wait in the same place: which collective of the several there, no Python stack shows."""
-    blocked = [state for state in states if state.waits]
-    if len(blocked) < 2 or len(blocked) < len([state for state in states if not state.ended]):
-        return "", ""
-    why = _(
-        "they may be in different collectives there (a branch that only some workers take), or the network between "
-        "them is gone"
-    )
-    return "unknown", in_words(_who_waits(blocked), why)
 
 
 def given_up(stopped: list[State]) -> str:
@@ -336,9 +332,9 @@ def _doing(state: State) -> tuple[str, str, int]:
 
 
 def _precisely(state: State) -> str:
-    if not state.stage:
-        return state.place or _("in a collective")
-    return _("{what} ({why})", what=state.stage, why=state.line) if state.line else state.stage
+    if state.stage and state.line:
+        return _("{what} ({why})", what=state.stage, why=state.line)
+    return state.place or _("in a collective")
 
 
 def _after(words: str, states: list[State]) -> str:

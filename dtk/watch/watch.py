@@ -255,7 +255,7 @@ def _behind(
     for worker, heard in enumerate(watch.heard[: watch.folder.workers]):
         if heard.state == "finished" and heard.exited is not None:  # others may have needed it
             code, _at = heard.exited
-            words = explain.departure_in_words(code, watch.killer(code))
+            words = explain.exit_in_words(code, watch.killer(code), needed=True)
             return Blame(worker, "exited", _("{name} {words}", name=watch.called(worker), words=words))
     for member in watch.folder.each:
         for event in events.of_kind(member.events, events.FaultCame):
