@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from dtk.environment import live_mode
-from dtk.language import _, ngettext
+from dtk.language import N_, _, ngettext
 from dtk.watch.reader import Reader
 from dtk.watch.waiting import Line
 
@@ -80,19 +80,13 @@ def heading(workers: int, replicas: int, mode: str, program: str = "") -> str:
     >>> heading(2, 1, "cluster"), heading(1, 4, "mirrored"), heading(1, 1, "single", "train.py")
     ('cluster of 2 workers', '1 worker with 4 replicas', 'train.py: baseline on one device')
     """
-    if mode == "single":
-        words = _("baseline on one device")
-    elif mode == "apart":
-        words = ngettext("{n} worker without communication", "{n} workers without communication", workers)
-    elif mode == "mirrored":
-        words = _("{workers} worker with {replicas} replicas", workers=workers, replicas=replicas)
-    elif replicas > 1:
-        words = ngettext(
-            "cluster of {n} worker with {replicas} replicas each",
-            "cluster of {n} workers with {replicas} replicas each",
-            workers,
-            replicas=replicas,
-        )
-    else:
-        words = ngettext("cluster of {n} worker", "cluster of {n} workers", workers)
-    return _("{name}: {words}", name=program, words=words) if program else words
+    words = {
+        "single": N_("baseline on one device"),
+        "apart": N_("{workers} without communication"),
+        "mirrored": N_("{workers} with {replicas} replicas"),
+        "cluster": N_("cluster of {workers} with {replicas} replicas each")
+        if replicas > 1
+        else N_("cluster of {workers}"),
+    }[mode]
+    said = _(words, workers=ngettext("{n} worker", "{n} workers", workers), replicas=replicas)
+    return _("{name}: {words}", name=program, words=said) if program else said

@@ -178,14 +178,8 @@ def _line(ax: Axes, curve: pandas.DataFrame, name: str, label: str, **style: Any
 
 
 def _throughput_words(last: Any, name: str, caption: str) -> tuple[str, str]:
-    times = last.measured / last.baseline
-    title = ngettext(
-        "{n} worker: {times:.2f} times one process, {curve}",
-        "{n} workers: {times:.2f} times one process, {curve}",
-        last.workers,
-        times=times,
-        curve=name,
-    )
+    words = _("{times:.2f} times one process, {curve}", times=last.measured / last.baseline, curve=name)
+    title = _("{name}: {words}", name=ngettext("{n} worker", "{n} workers", last.workers), words=words)
     if np.isfinite(last.ceiling) and last.workers > 1:
         words = N_(
             "Ideal would be {ideal}, and these cores reach {ceiling:.2f} without communication. Below a point: what "

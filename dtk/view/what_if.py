@@ -132,14 +132,10 @@ def _words(row: Any, job: Job, cluster: Cluster) -> tuple[str, str]:
     caption = [setting.replace(" %", "\N{NO-BREAK SPACE}%"), color]
     if job.critical_batch is not None:
         caption.append(_("Below: what an example of so large a batch is worth."))
-    title = ngettext(
-        "{count} worker: {rate} examples/s, {percent:.0f} % of the ideal",
-        "{count} workers: {rate} examples/s, {percent:.0f} % of the ideal",
-        row.workers,
-        count=f"{row.workers:,}",
-        rate=three(row.throughput),
-        percent=100 * row.efficiency,
-    )
+    reached = N_("{rate} examples/s, {percent:.0f} % of the ideal")
+    reached = _(reached, rate=three(row.throughput), percent=100 * row.efficiency)
+    count = ngettext("{n} worker", "{n} workers", row.workers, n=f"{row.workers:,}")
+    title = _("{name}: {words}", name=count, words=reached)
     if row.slowed_by != "compute":
         title = _("{words}; the limit is {limit}", words=title, limit=_(_LOST_BY.get(row.slowed_by, row.slowed_by)))
     if row.limit == "batch too large":
