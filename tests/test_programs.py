@@ -196,6 +196,12 @@ SHUFFLED = """def part(context):
     return own.batch(batch // context.num_input_pipelines)
 for each in strategy.distribute_datasets_from_function(part): train_step(each)
 """
+FILES = """import tempfile
+folder = tempfile.mkdtemp()
+for part in range(0, 192, 48): tf.io.write_file(f"{folder}/{part:03}", "\\n".join(map(str, range(part, part + 48))))
+lines = tf.data.Dataset.list_files(folder + "/*").interleave(tf.data.TextLineDataset).cache().shuffle(192).batch(batch)
+data = lines.map(lambda some: tuple(tf.gather(each, tf.strings.to_number(some, tf.int32)) for each in (x, y)))
+"""
 GROWS = "16 * strategy.num_replicas_in_sync"
 
 
@@ -206,6 +212,7 @@ GROWS = "16 * strategy.num_replicas_in_sync"
         pytest.param("32", "batch", "tf.keras.layers.Dropout(0.3),", LAST, "replicas", marks=pytest.mark.slow),
         ("32", "batch", "tf.keras.layers.BatchNormalization(),", LAST, "replicas"),
         ("32", "batch", "tf.keras.layers.Dropout(0.3),", SHUFFLED, "replicas"),
+        ("32", "batch", "tf.keras.layers.Dropout(0.3),", FILES + 2 * LAST, "replicas"),
         ("32", "batch", "", BY_HAND, "one device"),
         pytest.param("32", "batch", "", NOT_SHARDED, "failed", marks=pytest.mark.slow),
         (GROWS, "batch", "", LAST, "replicas"),

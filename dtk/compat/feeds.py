@@ -24,6 +24,7 @@ from dtk.compat.states import drawn_from
 from dtk.compat.updates import drawn
 
 _iterators: Any = Lazy("tensorflow.python.data.ops.iterator_ops")
+_STRATEGY = "tensorflow.python.distribute.distribute_lib:StrategyBase"
 Element = tuple[Any, ...]  # of each replica its part
 Parts = tuple[Iterator[Element], ...]  # of each replica what it goes through
 MOST_CALLED = 50  # functions that are asked for what they read
@@ -223,35 +224,47 @@ class _Source:
 
 _DIGITS = 9  # of an example's fingerprint; further ones depend on the batch that it lies in
 _FEW = 0.05  # of all examples, which may be alike
+_MORE = 0.01  # of all examples, by which one worker's may be more than another's
 _MOST_READ = 5000  # batches of a pass over a dataset
+# What datasets keep between passes over them, and what stands for "make that anew" in its place.
+_ANEW = {"CacheDatasetV2": "DummyMemoryCache"}
+_ANEW |= dict.fromkeys(("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2"), "DummySeedGenerator")
 _made: list[list[Any]] = []  # by each function: the workers' datasets, and the one of one device by itself
 
 
 def read_by_worker(workers: int, each: int, joined: bool) -> None:
     """From now on a function of `distribute_datasets_from_function` makes the data of every worker.
 
-    each: replicas of a worker in this process, which take its batches in turn. 0: this is one device, which reads the
-    workers' batches as one, if these are `joined`, or else by itself.
+    each: replicas of a worker, which take its batches in turn. joined: this is one device, which reads all of a step's
+    batches as one; each 0: by itself.
     """
 
     def data(make: Callable[[Any], Any], context: Any) -> Any:
-        if context.num_input_pipelines > 1 or not (each or joined):
+        if context.num_input_pipelines > 1 or not each:
             _made.append([])
             return make(context)
-        asked = [tf.distribute.InputContext(workers, k, workers * max(each, 1)) for k in range(workers)]
-        if each:
+        asked = [tf.distribute.InputContext(workers, k, workers * each) for k in range(workers)]
+        if not joined:
             _made.append([])
             turns = tf.data.Dataset.from_tensor_slices(np.repeat(np.arange(workers), each)).repeat()
             return tf.data.Dataset.choose_from_datasets(_as_in_processes(make, asked), turns)
         _made.append(_as_in_processes(make, [*asked, context]))
         parts = tuple(_made[-1][:workers])
+        if each > 1:
+            parts = tuple(part.window(each).flat_map(_as_one) for part in parts)
         return tf.data.Dataset.zip(parts).map(lambda *its: tf.nest.map_structure(_end_to_end, *its))
 
     def datasets(original: Any, self: Any, dataset_fn: Any, *options: Any, **named: Any) -> Any:
         return original(self, functools.partial(data, dataset_fn), *options, **named)
 
+    def distribute(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
+        if not _sharded_by_file(dataset):
+            return original(self, dataset, options)
+        return self.distribute_datasets_from_function(functools.partial(_of_its_files, dataset), options)
+
     for name in ("distribute_datasets_from_function", "make_input_fn_iterator"):  # the second is Estimator's
-        replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", name)(datasets)
+        replaces(_STRATEGY, name)(datasets)
+    replaces(_STRATEGY, "experimental_distribute_dataset")(distribute)
 
 
 def _as_in_processes(make: Callable[[Any], Any], asked: list[Any]) -> list[Any]:
@@ -269,16 +282,51 @@ def _as_in_processes(make: Callable[[Any], Any], asked: list[Any]) -> list[Any]:
     return found
 
 
+def _of_its_files(dataset: Any, context: Any) -> Any:
+    """What a worker reads of a dataset that its strategy shards by file."""
+    pipelines, pipeline = context.num_input_pipelines, context.input_pipeline_id
+    if pipelines < 2:
+        return dataset
+    from tensorflow.python.distribute import input_lib, input_ops
+
+    replicas, own = context.num_replicas_in_sync, _by_itself(dataset, pipeline)
+    rebatched = input_lib.DistributedDataset._make_rebatch_fn(None, own, pipelines, replicas)(own, pipeline)
+    return input_ops.auto_shard_dataset(rebatched, pipelines, pipeline, replicas)
+
+
+@functools.cache
+def _by_itself(dataset: Any, pipeline: int) -> Any:
+    """A worker's copy of a dataset: it has the state of its shuffles for itself, and its caches, as in a process."""
+    graph = tf.compat.v1.GraphDef()
+    graph.ParseFromString(tf.raw_ops.DatasetToGraphV2(input_dataset=tf.data.experimental.to_variant(dataset)).numpy())
+    anew = {name: _ANEW[each.op] for each in graph.node if each.op in _ANEW for name in each.input}
+    for node in graph.node:
+        if node.op == "Const" and node.name in anew and node.attr["dtype"].type == tf.resource.as_datatype_enum:
+            node.op = anew[node.name]
+            node.attr.clear()
+    copy = tf.raw_ops.DatasetFromGraph(graph_def=graph.SerializeToString())
+    return tf.data.experimental.from_variant(copy, dataset.element_spec).with_options(dataset.options())
+
+
+def _as_one(*batches: Any) -> Any:
+    """The batches of a window as one."""
+    return tf.data.Dataset.zip(batches if len(batches) > 1 else batches[0]).unbatch().batch(_MOST_READ**2)
+
+
 def _end_to_end(*parts: Any) -> Any:
     return tf.sparse.concat(0, parts) if isinstance(parts[0], tf.SparseTensor) else tf.concat(parts, 0)
 
 
 def sharded() -> bool | None:
-    """Whether workers' pipelines read what one device reads by itself, and nothing twice; None where they have none."""
+    """Whether workers' pipelines read what one device reads by itself, each as much, and nothing twice.
+
+    None where they have none.
+    """
     for *parts, whole in filter(None, _made):
         each, own = [_examples(part) for part in parts], _examples(whole)
-        read = set[float]().union(*each)
-        if not read or max(sum(map(len, each)) - len(read), len(read ^ own)) > _FEW * len(read):
+        read, sizes = set[float]().union(*each), [len(part) for part in each]
+        alike = max(sizes) - min(sizes) <= max(1, _MORE * len(read))
+        if not (read and alike) or max(sum(sizes) - len(read), len(read ^ own)) > _FEW * len(read):
             return False
     return all(_made) if _made else None
 
@@ -332,18 +380,27 @@ def watch_datasets(report: Callable[..., None]) -> None:
             report(python=["from_generator"])
         return original(generator, *args, **kwargs)
 
-    @replaces("tensorflow.python.distribute.distribute_lib:StrategyBase", "experimental_distribute_dataset")
+    @replaces(_STRATEGY, "experimental_distribute_dataset")
     def distribute(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
-        policy = dataset.options().experimental_distribute.auto_shard_policy.name
-        kinds = {type(each).__name__.strip("_") for each in _with_inputs(dataset)}
-        readers = sorted(kind for kind in kinds if kind.startswith(_READERS))
-        if readers and policy in ("AUTO", "FILE") and getattr(self.extended, "_num_workers", 1) > 1:
-            report(files=[f"{policy}: {', '.join(readers)}"])
+        by_file = _sharded_by_file(dataset)
+        if by_file and getattr(self.extended, "_num_workers", 1) > 1:
+            report(files=[by_file])
         return original(self, dataset, options)
 
 
-def _with_inputs(dataset: Any) -> Iterator[Any]:
-    """A dataset and those that it is made of."""
-    yield dataset
+def _sharded_by_file(dataset: Any) -> str:
+    """By which policy several workers each get whole files of a dataset, and what reads them; "" where they don't."""
+    policy = dataset.options().experimental_distribute.auto_shard_policy.name
+    readers = sorted({kind for kind in _kinds(dataset) if kind.startswith(_READERS)})
+    return f"{policy}: {', '.join(readers)}" if readers and policy in ("AUTO", "FILE") else ""
+
+
+def _kinds(dataset: Any) -> Iterator[str]:
+    """What a dataset is made of, also in functions, as those of interleave."""
+    yield type(dataset).__name__.strip("_")
+    for function in dataset._functions():
+        graph = function.function.graph.as_graph_def()
+        yield from (node.op for node in graph.node)
+        yield from (node.op for each in graph.library.function for node in each.node_def)
     for each in dataset._inputs():
-        yield from _with_inputs(each)
+        yield from _kinds(each)

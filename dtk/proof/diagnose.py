@@ -99,7 +99,8 @@ def _explain(
     elif 1 in followed:
         # Made again without random draws it may read in another order than the baseline, which may have other batches.
         ours, again = followed[1].ours, followed[1].ours.run is not run
-        theirs = followed[1].theirs if again or (theirs and theirs.global_batch != ours.global_batch) else theirs
+        otherwise = again or "pipelines" in followed[1].how or (theirs and theirs.global_batch != ours.global_batch)
+        theirs = followed[1].theirs if otherwise else theirs
     if theirs is None and ours.steps and failed.reason in ("data", "examples", "steps", "divisor", "variables"):
         theirs = _on_one_device(run)
     # Each of a follower's steps starts from the run's own state: a baseline's do at step 1 alone.

@@ -33,6 +33,8 @@ def look_at_counts(case: Case) -> Diagnosis | None:
         what = _other_epochs(case) or (case.failed.what if case.failed.reason in ("steps", "examples") else "")
         return found("steps", what) if what else None
     first = int(apart[0])
+    if case.agree is not None and not case.agree[:first].all():
+        return None  # other examples before, which numbers that differ later follow from
     mine, other, what = int(case.examples[first]), int(base[first]), EXAMPLES
     if n > 1 and not first and bool((case.examples[apart] == n * base[apart]).all()):
         what = N_(
@@ -74,16 +76,24 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     step = int(np.flatnonzero(apart)[0]) + 1
     seen = N_("at {apart} of {steps} steps, first at {step}, the {run} saw other examples than the baseline")
     what = _(seen, apart=apart.sum(), steps=case.steps, step=case.ours.at(step), run=case.ours.name)
-    workers, who = case.ours.run.folder.workers, _who(case, apart)
+    many = case.many.theirs.prints[: case.steps] if case.many and case.many.theirs else case.prints[:0]
+    otherwise = np.abs(case.prints[: len(many)] - many) > SAME_DATA  # than replicas in one process, as far as these go
+    replicas = np.flatnonzero(otherwise[apart[: len(many)]].any(axis=0))
+    workers, each = case.ours.run.folder.workers, np.unique(replicas // case.ours.run.replicas)
+    who = _(" and ").join(_("worker {worker}", worker=worker) for worker in each) if len(each) < workers else ""
     what = _("{what} ({why})", what=what, why=who) if who else what
-    if case.operations.files and workers > 1:
+    piped = case.one is not None and "pipelines" in case.followed[1].how
+    if case.operations.files and workers > 1 and not (piped or otherwise[step - 1 : step].any()):
         return found("file sharding", because(what, "file sharding"), case.operations.files[:1])
-    if case.ours.of_calls and who:  # it is not known which calls are an epoch
+    # Of a follower's steps, which ends where it has seen enough, and of calls it is not known which are an epoch.
+    if who and (case.ours.of_calls or piped):
         return case.found("other data", what, also=("worker order",))
     if case.ours.of_calls:
         suspects = ["python data"] * bool(case.operations.python) + ["worker order"] * (workers > 1)
         return either(what, [*suspects, "order", "other data"], [*case.facts()])
-    mine, other = (_by_epoch(case, prints.sum(axis=1)) for prints in (case.prints, case.theirs.prints[: case.steps]))
+    begins = np.unique(case.ours.epochs[: case.steps], return_index=True)[1]
+    both = case.prints, case.theirs.prints[: case.steps]
+    mine, other = (np.add.reduceat(prints.sum(axis=1), begins) for prints in both)
     epoch, whole_epoch = (int((side.epochs == 1).sum()) for side in (case.ours, case.theirs))
     if workers > 1 and epoch and whole_epoch // epoch == workers:
         twice = N_("{what}: an epoch has {epoch} steps, on one device {all}; the examples are sharded twice")
@@ -101,14 +111,6 @@ def look_at_examples(case: Case) -> Diagnosis | None:
     if whole and np.ptp(mine) <= SAME_DATA and workers > 1:
         return either(over, ["worker order", "other data", *anew])
     return _over_an_epoch(case, over, whole, anew)
-
-
-def _who(case: Case, apart: np.ndarray) -> str:
-    """The workers that read other examples than replicas in one process; "" for all, or where nothing tells."""
-    others = case.many.theirs.prints[: case.steps] if case.many and case.many.theirs else case.prints[:0]
-    each = (np.abs(case.prints[: len(others)] - others) > SAME_DATA)[apart[: len(others)]].any(axis=0)
-    who = [_("worker {worker}", worker=worker) for worker in np.unique(np.flatnonzero(each) // case.ours.run.replicas)]
-    return _(" and ").join(who) if len(who) < case.ours.run.folder.workers else ""
 
 
 def _over_an_epoch(case: Case, over: str, whole: bool, anew: list[str]) -> Diagnosis:
@@ -129,9 +131,3 @@ def _over_an_epoch(case: Case, over: str, whole: bool, anew: list[str]) -> Diagn
     suspects = ["steps"] * (case.ours.steps != case.theirs.steps) + ["python data"] * bool(case.operations.python)
     suspects += [*["worker order"] * (not alone), "order", "other data", "augmentation", *anew]
     return either(over, suspects, [*case.operations.python, *case.operations.augments][:3])
-
-
-def _by_epoch(case: Case, prints: np.ndarray) -> np.ndarray:
-    """The sum over each epoch, `(epochs,)`."""
-    epochs = case.ours.epochs[: case.steps]
-    return np.array([prints[epochs == epoch].sum() for epoch in np.unique(epochs)])

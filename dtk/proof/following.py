@@ -172,14 +172,14 @@ def _as_workers_read(ours: Evidence, source: RunLike, alone: Following) -> Follo
         if np.ptp(again.sides[0].shares, axis=1).any():  # replicas that read the same have the same numbers
             best = _nearer(best, again)
     drawn = facts.operations(ours.run)  # examples that are drawn can't be told from those that are read twice
-    known = alone.steps.sharded is not None and ours.run.replicas == 1 and not (drawn.augments or drawn.python)
+    known = alone.steps.sharded is not None and not (drawn.augments or drawn.python)
     if known and (not ours.steps or alone.failed.reason in _OF_DATA):
         told = {} if alone.run is None or facts.other_rate(ours.run, alone.run) else {"counts": ours.replicas}
         for how in ({}, told):  # a worker's batch may be the global one over the number of replicas
-            again = followed(ours, source, 1, alone, **how, pipelines=workers)
+            again = followed(ours, source, 1, alone, **how, pipelines=workers, each=ours.run.replicas)
             sizes = [side.examples.sum(axis=1) for each in (alone, again) if (side := each.sides[1])]
             if again.steps is not None and len(sizes) == 2 and _as_many(*sizes):
-                return _nearer(best, again) if again.steps.sharded else best
+                return best if not again.steps.sharded else again if drawn.files else _nearer(best, again)
     return best
 
 

@@ -221,6 +221,10 @@ class Job:
             what = N_("ready has {numbers} numbers for {buckets} buckets; it takes one each, from 0 to 1")
             raise ClusterConfigError(_(what, numbers=len(shares), buckets=len(self.buckets)))
 
+    def seconds(self, examples: float) -> float:
+        """The mean computation of a step with that many examples, in s."""
+        return self.per_example * examples
+
     @property
     def buckets(self) -> tuple[float, ...]:
         """The bytes of each all-reduce, in order."""

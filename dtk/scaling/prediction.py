@@ -87,7 +87,7 @@ def predict(job: Job, cluster: Cluster, workers: Iterable[int]) -> pandas.DataFr
 
 def _row(job: Job, cluster: Cluster, workers: int) -> dict[str, Any]:
     costs = [cluster.all_reduce(workers, size) for size in job.buckets]  # which refuses what is no number of workers
-    compute = job.per_example * job.batch
+    compute = job.seconds(job.batch)
     values, weights = slowest(workers, job.spread)
     ends = schedule(values * compute, job, costs)
     last, seconds = compute * float((values * weights).sum()), float((ends * weights).sum())

@@ -118,7 +118,7 @@ def _code_of(subject: Any) -> Any:
     return getattr(getattr(subject, "func", subject), "__code__", subject)
 
 
-class Recorder:
+class StateRecorder:
     """Records the units of this process."""
 
     def __init__(self, place: Here, budget: float, small: float):
@@ -287,13 +287,13 @@ def listen(place: Here) -> None:
         if asked not in ("", "1"):
             budget = small = float(asked)
     if budget > 0 and place.role != "evaluator" and place.mode in ("cluster", "mirrored"):
-        states.watch(Recorder(place, budget, small))
+        states.watch(StateRecorder(place, budget, small))
 
 
 def pause(paused: bool) -> None:
     """While it is paused nothing is recorded: what runs is not the same on all workers."""
-    watcher = states.watcher()  # a `Recorder`, or a `dtk.worker.follow.Follower`
-    if isinstance(watcher, Recorder):
+    watcher = states.watcher()  # a `StateRecorder`, or a `dtk.worker.follow.Follower`
+    if isinstance(watcher, StateRecorder):
         watcher.paused = paused
 
 

@@ -182,7 +182,7 @@ def _prepare_libraries(here: Here, job: dict[str, Any]) -> None:
     strategies.join_once()
     workers = follows.get("workers", 0)
     if workers > 1:
-        feeds.read_by_worker(workers, replicas // workers, joined="pipelines" in follows)
+        feeds.read_by_worker(workers, follows.get("each", replicas // workers), joined="pipelines" in follows)
     if replicas > 1:
         strategies.several(replicas, follows=workers)
 

@@ -131,7 +131,7 @@ def vae(strategy: Any, slip: str | None = None) -> Any:
     return _vae(strategy, slip, drawn=True, divided=False)
 
 
-@program(kind="VAE", source=f"{VAE}, divided by the replicas", right="pass", reason="loss")
+@program(kind="VAE", source=f"{VAE}, divided by the replicas")
 def vae_divided(strategy: Any, slip: str | None = None) -> Any:
     """The mean is right now, and each replica draws other noise than one device for the same images."""
     return _vae(strategy, slip, drawn=True, divided=True)
@@ -194,7 +194,7 @@ def _vae_of_layers(strategy: Any, slip: str | None, drawn: bool) -> Any:
 GUIDE = "keras-io guides/making_new_layers_and_models_via_subclassing.py, VariationalAutoEncoder"
 
 
-@program(kind="VAE", source=GUIDE, right="pass", reason="loss")
+@program(kind="VAE", source=GUIDE)
 def vae_add_loss(strategy: Any, slip: str | None = None) -> Any:
     """Keras scales the KL term of add_loss; each replica draws its own noise, which moves the losses a little only."""
     return _vae_of_layers(strategy, slip, drawn=True)

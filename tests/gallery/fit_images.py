@@ -40,18 +40,13 @@ def mnist_convnet(strategy: Any, slip: str | None = None) -> Any:
     return _convnet(strategy, slip, dropout=0.0)
 
 
-@program(kind="classification", source="keras-io examples/vision/mnist_convnet.py", right="pass", reason="loss")
+@program(kind="classification", source="keras-io examples/vision/mnist_convnet.py")
 def mnist_convnet_dropout(strategy: Any, slip: str | None = None) -> Any:
     """Each replica drops other units than one device does for the same examples."""
     return _convnet(strategy, slip, dropout=0.5)
 
 
-@program(
-    kind="classification",
-    source="keras-io examples/vision/image_classification_from_scratch.py",
-    right="pass",
-    reason="loss",
-)
+@program(kind="classification", source="keras-io examples/vision/image_classification_from_scratch.py")
 def images_from_scratch(strategy: Any, slip: str | None = None) -> Any:
     """RandomFlip and RandomRotation are layers of the model: each replica turns its images its own way."""
     import keras
@@ -107,12 +102,7 @@ def _unet(strategy: Any, slip: str | None, **normalization: Any) -> Any:
     return model.get_weights()
 
 
-@program(
-    kind="segmentation",
-    source="keras-io examples/vision/oxford_pets_image_segmentation.py",
-    right="pass",
-    reason="replicas",
-)
+@program(kind="segmentation", source="keras-io examples/vision/oxford_pets_image_segmentation.py")
 def pets_unet(strategy: Any, slip: str | None = None) -> Any:
     """BatchNormalization takes mean and variance of its replica's images alone."""
     return _unet(strategy, slip)

@@ -45,7 +45,7 @@ def _transfer_learning(strategy: Any, slip: str | None, statistics_frozen: bool)
 TRANSFER = "keras-io guides/transfer_learning.py"
 
 
-@program(kind="transfer learning", source=TRANSFER, right="pass", reason="replicas")
+@program(kind="transfer learning", source=TRANSFER)
 def transfer_learning(strategy: Any, slip: str | None = None) -> Any:
     """A frozen base under a new head, then all fine-tuned at a low rate: two fits, each with its own optimizer.
 
@@ -245,7 +245,7 @@ def mixup_seeded(strategy: Any, slip: str | None = None) -> Any:
     return _mixed_up(strategy, slip, seeded=True)
 
 
-@program(kind="classification", source="TensorFlow guide, mixed precision, with bfloat16", right="pass", reason="loss")
+@program(kind="classification", source="TensorFlow guide, mixed precision, with bfloat16")
 def mixed_precision(strategy: Any, slip: str | None = None) -> Any:
     """bfloat16 has eight bits: a replica's gradient, a sum over its examples, is rounded to them before it is added."""
     import keras

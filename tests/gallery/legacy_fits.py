@@ -119,11 +119,7 @@ def fitted(strategy, slip, layers, optimizer):
 
 
 @program(
-    kind="tf_keras",
-    source="TensorFlow tutorial images/classification: dense, with batch norm",
-    start={"keras": 2},
-    right="pass",
-    reason="loss",
+    kind="tf_keras", source="TensorFlow tutorial images/classification: dense, with batch norm", start={"keras": 2}
 )
 def legacy_batch_norm(strategy, slip=None):
     """Wrong by the layer alone: each replica normalizes by its own examples."""

@@ -102,8 +102,6 @@ def legacy_loop_local_mean(strategy, slip=None):
     kind="tf_keras",
     source="TensorFlow guide keras/writing_a_training_loop_from_scratch, with batch norm",
     start={"keras": 2},
-    right="pass",
-    reason="loss",
 )
 def legacy_loop_batch_norm(strategy, slip=None):
     """Wrong by the layer alone."""

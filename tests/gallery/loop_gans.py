@@ -83,12 +83,7 @@ def dcgan_noise_as_data(strategy, slip=None):
     dcgan(strategy, slip)
 
 
-@program(
-    kind="loop",
-    source="TensorFlow tutorial generative/dcgan, its noise in the data, with batch norm",
-    right="pass",
-    reason="replicas",
-)
+@program(kind="loop", source="TensorFlow tutorial generative/dcgan, its noise in the data, with batch norm")
 def dcgan_batch_norm(strategy, slip=None):
     """Wrong by the layer alone: the generator normalizes by each replica's own batch."""
     dcgan(strategy, slip, normalized=True)

@@ -240,9 +240,7 @@ def quickstart_for_experts(strategy, slip=None):
     quickstart(strategy, slip)
 
 
-@program(
-    kind="loop", source="TensorFlow tutorial quickstart/advanced, with batch norm", right="pass", reason="replicas"
-)
+@program(kind="loop", source="TensorFlow tutorial quickstart/advanced, with batch norm")
 def quickstart_batch_norm(strategy, slip=None):
     """Wrong by the layer alone: each replica normalizes by the mean and variance of its own 8 examples."""
     quickstart(strategy, slip, synchronized=False)

@@ -66,7 +66,7 @@ def triplets_in_a_loop(strategy, slip=None):
     siamese(strategy, slip, biased=False)
 
 
-@program(kind="loop", source="keras.io example vision/siamese_network, as a loop", right="pass", reason="final weights")
+@program(kind="loop", source="keras.io example vision/siamese_network, as a loop")
 def siamese_with_a_useless_bias(strategy, slip=None):
     """Right but for rounding: the last bias cancels in each distance, its gradient is what rounding leaves, and Adam
     makes a whole step of that. The losses agree.
