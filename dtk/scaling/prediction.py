@@ -23,7 +23,7 @@ deviations on), because now and then another process has the core.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -32,19 +32,10 @@ import pandas
 
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _, three
-from dtk.scaling.job import Cluster, Cost, Job, Link, ethernet, slowest, slowest_mean
+from dtk.scaling.job import Cluster, Job, Link, ethernet, slowest, slowest_mean
 
 LIMITS = (N_("compute"), N_("straggler"), N_("bandwidth"), N_("latency"), N_("batch too large"))
 TOLERATED = 0.1  # of the ideal; as long as no more is lost, nothing but the computation limits
-
-
-def schedule(compute: np.ndarray, job: Job, costs: Sequence[Cost]) -> np.ndarray:
-    """When the last all-reduce has ended, in s: `(points,)`, for each of the slowest replica's seconds `compute`."""
-    forward, backward = compute * (1 - job.backward), compute * job.backward
-    end = np.zeros_like(compute)
-    for share, cost in zip(job.shares, costs, strict=True):
-        end = np.maximum(end, forward + share * backward) + cost.seconds
-    return np.maximum(end, compute)
 
 
 def predict(job: Job, cluster: Cluster, workers: Iterable[int]) -> pandas.DataFrame:
@@ -89,8 +80,10 @@ def _row(job: Job, cluster: Cluster, workers: int) -> dict[str, Any]:
     costs = [cluster.all_reduce(workers, size) for size in job.buckets]  # which refuses what is no number of workers
     compute = job.seconds(job.batch)
     values, weights = slowest(workers, job.spread)
-    ends = schedule(values * compute, job, costs)
-    last, seconds = compute * float((values * weights).sum()), float((ends * weights).sum())
+    slow, ends = values * compute, np.zeros_like(values)  # s, of the slowest replica, and of its all-reduces so far
+    for share, cost in zip(job.shares, costs, strict=True):
+        ends = np.maximum(ends, slow * (1 - job.backward) + share * slow * job.backward) + cost.seconds
+    last, seconds = float((slow * weights).sum()), float((np.maximum(ends, slow) * weights).sum())
     whole = sum(cost.seconds for cost in costs)
     waits = sum(cost.latency for cost in costs) / whole if whole else 0.0
     total, ideal, critical = job.batch * workers, job.batch * workers / compute, job.critical_batch
