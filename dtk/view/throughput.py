@@ -199,40 +199,33 @@ def _repeated(curve: pandas.DataFrame) -> str:
 
 
 def _efficiency(ax: Axes, curve: pandas.DataFrame) -> None:
-    highest = 1.0
+    """From 0 up: efficiency, what lies between it and the ceiling, what lies between that and ideal."""
+    parts = pandas.DataFrame([{"measured": row["efficiency"], **losses(row)} for row in curve.to_dict("records")])
+    order = [N_("measured"), *GAPS[2:], *GAPS[:2]]
+    tops, room = np.zeros(len(curve)), 56 / len(curve)  # letters that a bar has room for
+    for name, heights in parts.reindex(columns=order).dropna(axis=1, how="all").fillna(0.0).items():
+        words = heights.map("{:.0%}".format) if name == "measured" else curve.gap.map({name: _(name)}).fillna("")
+        words = [each if columns(each) <= room else "" for each in words.where(heights > _SHOWN, "")]
+        bars = ax.bar(curve.index, heights, _WIDTH, tops, color=PART_COLORS[name], label=name, lw=0)
+        ax.bar_label(bars, words, label_type="center", color=canvas.on(PART_COLORS[name]), fontsize=8.5)
+        tops += heights
     for x, row in enumerate(curve.itertuples(index=False)):
         if not np.isfinite(row.efficiency):
             _failed(ax, x, _("failed") if np.isnan(row.measured) else _("no baseline"))
             continue
-        highest = max(highest, _stack(ax, x, curve.iloc[x], 56 / len(curve)))
         if np.isfinite(row.ceiling) and row.workers > 1:
             ends, level = [x - 0.46, x + 0.46], row.ceiling / row.ideal
             ax.plot(ends, [level, level], color=canvas.ink(ax), label=N_("ceiling"), **_MARK)
         if np.isfinite(row.measured_min):
             spread = [[row.measured - row.measured_min], [row.measured_max - row.measured]]
             ax.errorbar(x, row.efficiency, np.array(spread) / row.ideal, color=canvas.ink(ax), capsize=4, lw=1.2)
-    ax.set(ylim=(0, 1.06 * highest), ylabel=_("efficiency"), xlim=(-0.6, len(curve) - 0.4))
+    ax.set(ylim=(0, 1.06 * max(1.0, *tops)), ylabel=_("efficiency"), xlim=(-0.6, len(curve) - 0.4))
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     first = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    order = [name for name in reversed(("measured", *GAPS[2:], "ceiling", *GAPS[:2])) if name in first]  # as stacked
+    order.insert(-2, "ceiling")
+    named = [name for name in reversed(order) if name in first]  # as stacked
     place: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False, "fontsize": 9}
-    ax.legend([first[name] for name in order], [_(name) for name in order], **place)
-
-
-def _stack(ax: Axes, x: int, row: pandas.Series, room: float) -> float:
-    """From 0 up: efficiency, what lies between it and the ceiling, what lies between that and ideal. Returns the top.
-
-    room: letters that a bar has room for.
-    """
-    bottom = 0.0
-    for name, height in {N_("measured"): float(row.efficiency), **losses(row.to_dict())}.items():
-        color = PART_COLORS[name]
-        ax.bar(x, height, _WIDTH, bottom, color=color, label=name, lw=0)
-        words = f"{height:.0%}" if name == "measured" else _(name) if name == row.gap else ""
-        if height > _SHOWN and columns(words) <= room:
-            ax.text(x, bottom + height / 2, words, ha="center", va="center", color=canvas.on(color), fontsize=8.5)
-        bottom += height
-    return bottom
+    ax.legend([first[name] for name in named], [_(name) for name in named], **place)
 
 
 def _efficiency_words(last: Any, name: str, repeated: str) -> tuple[str, str]:
