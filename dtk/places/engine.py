@@ -85,13 +85,13 @@ class Remote(Source):
     """Agents on other machines, one for each member of a run; they stay for further runs.
 
     place: what the engine is called in sentences. lend: called once with what takes the messages of each member's
-    agent; it gives their machines. folder: of the first run.
+    agent; it yields their machines. folder: of the first run.
     """
 
     grace = LOST_SECONDS + 2.0
     answer_seconds = START_SECONDS
 
-    def __init__(self, place: str, lend: Callable[[Sequence[OnMessage]], list[LentMachine]], folder: RunFolder):
+    def __init__(self, place: str, lend: Callable[[Sequence[OnMessage]], Iterator[LentMachine]], folder: RunFolder):
         super().__init__()
         count = len(folder.members)
         self.place, self._folder = place, folder
@@ -103,7 +103,7 @@ class Remote(Source):
         self._numbers = itertools.count(1)
         self._newest: dict[int, messages.VitalSigns] = {}  # of each agent: nobody may look at them for hours
         self._files: dict[str, str] = {}  # of the run, for each agent
-        self.lent = lend([partial(self._hear, member) for member in range(count)])
+        self.lent = [*lend([partial(self._hear, member) for member in range(count)])]
 
     def _hear(self, member: int, message: Message) -> None:
         now = self._heard[member] = time.monotonic()
@@ -430,7 +430,7 @@ def _files(name: str) -> Iterator[tuple[str, Path]]:
 class Engine(Place):
     """A place whose machines an engine lends, until `close`, or until nothing refers to it any more.
 
-    given_back: what ends the lending, the last first; `lend` adds to it.
+    given_back: what ends the lending, the last first; `lend` adds to it what is no carrier's.
     """
 
     def __init__(self) -> None:
@@ -439,8 +439,8 @@ class Engine(Place):
         self.given_back = contextlib.ExitStack()
         weakref.finalize(self, self.given_back.close)  # also at the end of this process
 
-    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
-        """A machine for each member of a run, with an agent that speaks to `heard`; ClusterConfigError where it can't.
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> Iterator[LentMachine]:
+        """Yields a machine for each member of a run, whose agent speaks to `heard`; ClusterConfigError where it can't.
 
         heard: by member. tick: to be called about ten times a second by one that waits.
         """
@@ -456,12 +456,17 @@ class Engine(Place):
         try:
             if self._remote is None or len(self._remote.lent) != count or not self._remote.usable():
                 self._give_back()
-                self._remote = Remote(_(self.name), lambda heard: self.lend(heard, tick), folder)
+                self._remote = Remote(_(self.name), lambda heard: self._lent(heard, tick), folder)
             self._remote.prepare(folder, tick, shared=bool(job.restarts or job.evaluator) and count > 1)
         except BaseException:
             self._give_back()
             raise
         return self._remote
+
+    def _lent(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> Iterator[LentMachine]:
+        for lent in self.lend(heard, tick):  # one that was lent is given back, also where the next can't be
+            self.given_back.callback(lent.carrier.close)
+            yield lent
 
     def end(self, folder: RunFolder) -> None:
         """Brings back what the function wrote into the run's directory, and removes it there."""

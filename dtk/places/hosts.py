@@ -13,7 +13,7 @@ import threading
 import time
 import weakref
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -91,15 +91,12 @@ class Hosts(Engine):
         self.hosts = dict(hosts) if isinstance(hosts, Mapping) else {host: f"{ssh} {host}" for host in hosts}
         self.python, self.storage = python, storage
 
-    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> Iterator[LentMachine]:
         enough(len(self.hosts), len(heard))
         agent = [self.python, "-m", "dtk", "agent", *(["--storage", self.storage] if self.storage else [])]
-        found = []
         for (host, command), takes in zip(self.hosts.items(), heard, strict=False):
             log = environment.scratch() / f"agent-{host}.log"
-            found.append(LentMachine(host, Pipes([*shlex.split(command), *agent], takes, log), host))
-            self.given_back.callback(found[-1].carrier.close)
-        return found
+            yield LentMachine(host, Pipes([*shlex.split(command), *agent], takes, log), host)
 
 
 class Practice(Hosts):
@@ -174,15 +171,16 @@ class Practice(Hosts):
         self.hosts, self.storage = self._all(), ""
         self._ends.close()
 
-    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> Iterator[LentMachine]:
         if not self.storage:
             self.storage = tempfile.mkdtemp(prefix="practice-", dir=environment.scratch())
             self._ends.callback(shutil.rmtree, self.storage, ignore_errors=True)
             self._ends.callback(self._traps.clear)
-        self._traps.machines = super().lend([partial(self._traps.watch, *each) for each in enumerate(heard)], tick)
-        for each in self._traps.machines:
+        self._traps.machines.clear()
+        for each in super().lend([partial(self._traps.watch, *each) for each in enumerate(heard)], tick):
             each.name = f"node-{int(each.address.rpartition('.')[2]) - 1}"
-        return self._traps.machines
+            self._traps.machines.append(each)
+            yield each
 
     def _clear(self) -> None:
         """Machines that were broken are gone for good, and those that are left are asked for anew."""

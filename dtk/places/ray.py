@@ -7,7 +7,7 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -115,7 +115,7 @@ class Ray(Engine):
         self.resources = dict(resources or {"CPU": 1})
         self.environment = dict(environment or {})
 
-    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> Iterator[LentMachine]:
         ray = self._connected()
         bundles = [self.resources] * len(heard)
         group = ray.util.placement_group(bundles, strategy="SPREAD")
@@ -132,11 +132,8 @@ class Ray(Engine):
         except ray.exceptions.RayError as error:
             words = N_("{worker}: dtk's agent did not start: {why}")
             raise ClusterConfigError(_(words, worker="Ray", why=_in_short(error))) from None
-        found = []
         for actor, address, takes in zip(actors, addresses, heard, strict=True):
-            found.append(LentMachine(address, _Calls(actor, takes)))
-            self.given_back.callback(found[-1].carrier.close)
-        return found
+            yield LentMachine(address, _Calls(actor, takes))
 
     def _connected(self) -> Any:
         need("ray", 'on="ray"')

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from dtk import environment
@@ -56,7 +56,7 @@ class Slurm(Engine):
         self.python, self.storage = python or sys.executable, Path(storage).expanduser()
         self._job = ""  # an allocation that is ours
 
-    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> list[LentMachine]:
+    def lend(self, heard: Sequence[OnMessage], tick: Callable[[], None]) -> Iterator[LentMachine]:
         self.storage.mkdir(mode=0o700, parents=True, exist_ok=True)
         job = os.environ.get("SLURM_JOB_ID") or self._allocated(len(heard), tick)
         nodes = slurm_says(["squeue", "--noheader", f"--jobs={job}", "--format=%N"]).strip()
@@ -65,12 +65,9 @@ class Slurm(Engine):
         # --overlap: beside whatever else runs in the allocation. --cpu-bind: all of the node's cores that it has.
         step = f"srun --jobid={job} --nodes=1 --ntasks=1 --overlap --cpu-bind=none --unbuffered".split()
         agent = [self.python, "-m", "dtk", "agent", "--storage", str(self.storage)]
-        found = []
         for name, takes in zip(names, heard, strict=False):
             command, log = [*step, f"--nodelist={name}", *agent], environment.scratch() / f"agent-{name}.log"
-            found.append(LentMachine(node_address(name), Pipes(command, takes, log), name))
-            self.given_back.callback(found[-1].carrier.close)
-        return found
+            yield LentMachine(node_address(name), Pipes(command, takes, log), name)
 
     # ---- an allocation of its own
 
