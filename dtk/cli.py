@@ -94,12 +94,6 @@ def _add_run(of: argparse.ArgumentParser) -> None:
     of.add_argument("--force", action="store_true", help="start where free memory says no")
 
 
-def commands(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """{name: its own parser} of the commands of `parser()`, in order."""
-    (found,) = (action for action in of._actions if isinstance(action, argparse._SubParsersAction))
-    return dict(found.choices)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code: 0, or 1 with one sentence on stderr; `dtk run` the culprit's."""
     given = list(sys.argv[1:] if argv is None else argv)
@@ -291,21 +285,14 @@ def train(strategy: Any, steps: int = STEPS, source: str | None = None) -> dict[
     """What `dtk demo` trains: a CNN on MNIST, `steps` steps of one epoch; returns Keras's history."""
     import keras
     import tensorflow as tf
+    from keras.layers import Conv2D, Dense, Flatten, Input, MaxPooling2D
 
     (images, _), _ = dtk.datasets.load("mnist", source=source)
     scaled = images.map(lambda image, label: (tf.cast(image, tf.float32) / 255.0, label))
     batches = scaled.cache().shuffle(10_000, seed=1).repeat().batch(GLOBAL_BATCH).prefetch(tf.data.AUTOTUNE)
     with strategy.scope():
-        model = keras.Sequential(
-            [
-                keras.layers.Input((28, 28, 1)),
-                keras.layers.Conv2D(32, 3, activation="relu"),
-                keras.layers.MaxPooling2D(),
-                keras.layers.Flatten(),
-                keras.layers.Dense(64, activation="relu"),
-                keras.layers.Dense(10),
-            ]
-        )
+        convolution = [Input((28, 28, 1)), Conv2D(32, 3, activation="relu"), MaxPooling2D()]
+        model = keras.Sequential([*convolution, Flatten(), Dense(64, activation="relu"), Dense(10)])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(optimizer=keras.optimizers.Adam(5e-4), loss=loss, metrics=["accuracy"])
     history = model.fit(batches, steps_per_epoch=steps, callbacks=[dtk.Recorder()], verbose=2)

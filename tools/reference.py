@@ -7,6 +7,7 @@ A public name that is on no page of PAGES makes it fail; tests/test_reference.py
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import os
 import re
@@ -237,12 +238,18 @@ def _anchor(name: str, counts: Counter[str]) -> str:
     return plain if counts[plain] == 1 else f"{plain}-{counts[plain] - 1}"
 
 
+def commands(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """{name: its own parser} of the commands of `dtk.cli.parser()`, in order."""
+    (found,) = (action for action in of._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(found.choices)
+
+
 def _commands() -> Iterator[str]:
     yield from ("# The command line", "", "In the environment: `.venv/bin/dtk`, or `python -m dtk`.", "")
     # The width of the terminal decides where help's lines break.
     with mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH)}):
         parser = cli.parser()
-        for title, command in {"": parser, **cli.commands(parser)}.items():
+        for title, command in {"": parser, **commands(parser)}.items():
             said = re.sub(r"\n  (-h, --help|--version) .*", "", command.format_help())
             said = re.sub(r"\n\noptions:(?=\s*$)", "", said.replace(" [-h]", "").replace(" [--version]", ""))
             yield from ((f"## `dtk {title}`", "") if title else ())
