@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -27,6 +27,7 @@ from dtk.language import _
 
 # Where the learner's own code is: the innermost file and line, and the outermost, in the cell that runs; "" for none.
 Place = tuple[str, int, str, int]
+NOWHERE: Place = ("", 0, "", 0)
 
 _BUSY = 0.2  # of a core: above, a worker computes and does not wait
 _REMEMBERED = 256  # collectives of a cell of which the lines are kept
@@ -43,6 +44,11 @@ class Files(dict[str, bool]):
         script = os.path.isabs(file) and file.endswith(".py")
         self[file] = script and not library_of(file) and "__autograph_generated_file" not in file
         return self[file]
+
+    def place(self, frames: Iterable[tuple[FrameType, int]]) -> Place:
+        """The learner's own lines among these, which begin with the innermost."""
+        own = [(frame.f_code.co_filename, line) for frame, line in frames if self[frame.f_code.co_filename]]
+        return (*own[0], *own[-1]) if own else NOWHERE
 
 
 def _innermost_frames() -> dict[int, FrameType]:
@@ -106,9 +112,7 @@ class Gate:
         """The main thread's innermost and outermost line in the learner's code."""
         main = threading.get_ident() == self._main
         frame = sys._getframe() if main else _innermost_frames().get(self._main or 0)
-        lines = [(each.f_code.co_filename, line) for each, line in traceback.walk_stack(frame)]
-        own = [(file, line) for file, line in lines if self.files[file]]
-        return (*own[0], *own[-1]) if own else ("", 0, "", 0)
+        return self.files.place(traceback.walk_stack(frame))
 
     def hold(self, limits: dict[str, int] | None, raises: bool = False) -> None:
         """Lets no collective begin from these numbers on; none at all for a counter that is not named; None: lets all.
@@ -146,7 +150,7 @@ class Where:
     def of(cls, report: Mapping[str, Any], at: float = 0.0) -> Where:
         """From a worker's message, or from the end of its cell; an empty one is that of a worker between cells."""
         met = [(counter, number, tuple(place)) for counter, number, place in report.get("met", ())]
-        place = tuple(report.get("place", ("", 0, "", 0)))
+        place = tuple(report.get("place", NOWHERE))
         facts = {name: report[name] for name in ("held", "keys", "count", "cpu", "within") if name in report}
         return cls(report.get("cell"), place, at, met=met, **facts)  # type: ignore[arg-type]
 

@@ -34,8 +34,13 @@ from dtk.worker.worker import flush
 _INLINE = "module://matplotlib_inline.backend_inline"  # figures go the way of `display`
 
 
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Takes the place of what IPython does for its own terminal."""
+
+
 class _Publisher(DisplayPublisher):
     folder: Path | None = None  # of the worker; without it nobody sees what is displayed
+    clear_output = _nothing  # what other workers have shown stays
 
     def publish(self, data: Any, metadata: Any = None, *args: Any, **kwargs: Any) -> None:
         """Writes it into a file of its own, and a line that stands for it into the log."""
@@ -48,13 +53,9 @@ class _Publisher(DisplayPublisher):
         flush()
         os.write(1, f"\n{DISPLAYED.format(number=number)}\n".encode())
 
-    def clear_output(self, wait: bool = False) -> None:
-        pass  # what other workers have shown stays
-
 
 class _Hook(DisplayHook):
-    def write_output_prompt(self) -> None:
-        pass  # the label says whose it is
+    write_output_prompt = _nothing  # the label says whose it is
 
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
         if {*format_dict} <= {"text/plain"}:
@@ -68,24 +69,18 @@ class Shell(InteractiveShell):
 
     last: Any = None  # the last cell's value
     raised: BaseException | None = None  # what would only be shown, as %run does
+    init_virtualenv = _nothing  # this process has its parent's paths; IPython would warn of others
+    showsyntaxerror = _nothing  # it goes to the kernel, as the cell's end
+    ask_exit = _nothing  # a worker stays until the kernel ends it
 
     def init_history(self) -> None:
         self.history_manager = HistoryManager(shell=self, parent=self, hist_file=":memory:", enabled=False)
         self.configurables.append(self.history_manager)
 
-    def init_virtualenv(self) -> None:
-        pass  # this process has its parent's paths; IPython would warn of others
-
     def showtraceback(self, *args: Any, **kwargs: Any) -> None:
         # What is raised goes to the kernel, as the cell's end; %debug looks for it there.
         sys.last_type, sys.last_value, sys.last_traceback = sys.exc_info()
         self.raised = sys.exc_info()[1]
-
-    def showsyntaxerror(self, *args: Any, **kwargs: Any) -> None:
-        pass
-
-    def ask_exit(self) -> None:
-        pass  # a worker stays until the kernel ends it
 
 
 def make(folder: Path, names: dict[str, Any]) -> Shell:
@@ -121,11 +116,9 @@ def run(shell: Shell, number: int, code: str, files: Files) -> dict[str, Any]:
 
 def failure(error: BaseException, files: Files) -> dict[str, Any]:
     """What was raised, as the kernel shows it: the learner's lines, not those above them."""
-    lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [(file, line) for file, line in lines if files[file]]
-    place = [*own[-1], *own[0]] if own else ["", 0, "", 0]
     trace = error.__traceback__
-    while own and trace is not None and not files[trace.tb_frame.f_code.co_filename]:
+    place = files.place(reversed([*traceback.walk_tb(trace)]))
+    while place[0] and trace is not None and not files[trace.tb_frame.f_code.co_filename]:
         trace = trace.tb_next
     kind, message = causes.message_of(error)
     return {
