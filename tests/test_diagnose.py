@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +12,10 @@ from diagnosing import OTHER, later, other_losses, pair, prints, said, scoped, t
 from verifying import END, STEPS, edit_events, edit_records, replaced, restarted, short_batch
 
 import dtk
-from dtk.proof.bisection import beside_a_penalty
+from dtk.proof.bisection import beside_a_penalty, scaled, scaled_alike
 from dtk.proof.evidence import aside
 from dtk.proof.mistakes import MISTAKES
-from dtk.proof.proof import Part
+from dtk.proof.proof import Part, Steps
 from dtk.records.events import Finished, Optimizer, Traced, Updates
 
 ROOT = Path(__file__).parent.parent
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 # --- the answer itself
 
 
-def test_where_verify_passes_there_is_nothing_to_diagnose(make, capsys):
+def test_where_verify_passes_there_is_nothing_to_diagnose_and_what_nothing_explains_is_unknown(make, capsys):
     diagnosis = dtk.diagnose(*pair(make))
     assert capsys.readouterr().out == ""
     assert diagnosis.mistake == "none"
@@ -31,6 +32,9 @@ def test_where_verify_passes_there_is_nothing_to_diagnose(make, capsys):
     assert str(diagnosis) == ("nothing to diagnose (mode=cluster workers=2 replicas=2 global_batch=32 steps=20)")
     assert diagnosis.evidence[-1].startswith("check every step vs one device: PASS")
     told(make(), mistake="none")
+    diagnosis = dtk.diagnose(*pair(make, change=later(0.9)))
+    assert diagnosis.mistake == "unknown"
+    assert "what would decide" in diagnosis.evidence[-1]
 
 
 def test_wrong_arguments_are_no_diagnosis(make):
@@ -69,35 +73,27 @@ UNDECIDED = ("order", "other data", "augmentation", "not reproducible")  # by a 
 TWO_EPOCHS = np.repeat([1, 2], STEPS // 2)
 
 
-def test_the_same_examples_in_another_order(make):
+def test_the_same_examples_in_another_order_and_epochs_of_other_lengths(make):
     swapped = prints(lambda data: data[np.r_[1:10, 0, 10:20]])
     runs = pair(make, change=other_losses, data=swapped, epochs=TWO_EPOCHS, baseline={"epochs": TWO_EPOCHS})
     assert "at 10 of 20 steps, first at step 1" in told(*runs, mistake="order")
-
-
-def test_epochs_of_other_lengths(make):
     later = np.repeat([1, 2], (STEPS // 2 + 1, STEPS // 2 - 1))
     spoiled = prints(lambda data: data + (np.arange(STEPS) >= STEPS // 2)[:, None])
     runs = pair(make, data=spoiled, epochs=later, baseline={"epochs": TWO_EPOCHS})
     assert "step 11 is in epoch 1 in the cluster, in epoch 2 on one device" in told(*runs, mistake="steps")
 
 
-def test_shards_that_overlap(make):
+def test_shards_that_overlap_or_are_sharded_twice(make):
     spoiled = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
-    assert "shards overlap" in told(
-        *pair(make, change=other_losses, data=spoiled), mistake="unknown", also=("worker order", *UNDECIDED)
-    )
+    runs = pair(make, change=other_losses, data=spoiled)
+    assert "shards overlap" in told(*runs, mistake="unknown", also=("worker order", *UNDECIDED))
     whole = np.r_[OTHER[:10], OTHER[1:10], OTHER[:1]]  # each epoch of the baseline has all examples
     facts = {"epochs": TWO_EPOCHS, "baseline": {"epochs": TWO_EPOCHS, "data": whole}}
     told(*pair(make, change=other_losses, data=spoiled, **facts), mistake="worker order", also=("other data",))
     steady = np.repeat(whole / 2, 2, axis=1) + np.array([0.4, -0.2])
     runs = pair(make, change=other_losses, data=steady, **facts)
     told(*runs, mistake="unknown", also=("worker order", "other data", "not reproducible"))
-
-
-def test_examples_that_are_sharded_twice(make):
     facts = {"epochs": TWO_EPOCHS, "baseline": {"epochs": np.ones(STEPS, int)}}
-    spoiled = prints(lambda data: data + 0.1 * np.arange(STEPS)[:, None])
     sentence = told(*pair(make, change=other_losses, data=spoiled, **facts), mistake="other data")
     assert "an epoch has 10 steps, on one device 20" in sentence
 
@@ -126,15 +122,8 @@ def test_sharding_switched_off(make):
     # Data that are all alike are no evidence of it.
     alike = {"data": np.full((STEPS, 2), 16.0), "baseline": {"data": np.full((STEPS, 1), 32.0)}}
     told(*pair(make, change=lambda s: s * 2, **alike), mistake="local mean")
-
-
-# --- what it doesn't know
-
-
-def test_what_nothing_explains(make):
-    diagnosis = dtk.diagnose(*pair(make, change=later(0.9)))
-    assert diagnosis.mistake == "unknown"
-    assert "what would decide" in diagnosis.evidence[-1]
+    twice = pair(make, examples=np.full((STEPS, 2), 32), **alike)
+    told(*twice, mistake="unknown", also=("sharding off", "global batch"))
 
 
 # --- ratios
@@ -174,9 +163,8 @@ def test_a_short_batch_divided_by_the_full_one(make):
     examples[6] = 5
     change = np.ones((STEPS, 1))
     change[6:] = 10 / 32
-    runs = pair(
-        make, change=lambda s: s * change, examples=examples, baseline={"examples": examples.sum(1, keepdims=True)}
-    )
+    baseline = {"examples": examples.sum(1, keepdims=True)}
+    runs = pair(make, change=lambda s: s * change, examples=examples, baseline=baseline)
     assert "step 7 has 10 examples, and its loss is 10/32" in told(*runs, mistake="short batch")
 
 
@@ -186,12 +174,10 @@ def test_the_average_of_unequal_batches(make):
     told(*pair(make, shares=shares, examples=examples, baseline=baseline), mistake="uneven batch")
 
 
-def test_a_reduced_value(make):
+def test_a_reduced_value_and_a_loss_that_is_no_number(make):
     runs = pair(make, change=lambda s: np.repeat(s.sum(axis=1, keepdims=True), 2, axis=1))
     assert "all 2 replicas recorded the same loss" in told(*runs, mistake="reduced value")
 
-
-def test_a_loss_that_is_no_number(make):
     def spoil(shares):
         shares[3:] = np.nan
         return shares
@@ -220,6 +206,17 @@ def test_workers_that_drifted_apart(make):
 def test_a_small_difference_is_a_penalty_only_along_the_weights():
     along = [Part("w", 9, 1e-4, 2e-5, 1, 1 - 5e-9, (to, 0)) for to in (1e-4, 0)]
     assert [beside_a_penalty([each], 1) for each in along] == [True, False]
+
+
+def test_longer_gradients_are_told_by_what_optimizers_keep_of_them():
+    adagrad = {"w": 1.98, "adagrad/w_accumulator": 4.0}  # which is the sum of all squares
+    by_hand = {"w": 1.0, "its mean": 0.5, "its square": 0.25}  # as Adam's
+    for longer, times in ({"w": 2.0}, [2]), ({"w": 2.0, "b": 1.9}, []), (adagrad, [2]), (by_hand, [0.5]):
+        parts = tuple(Part(name, 9, 1.0, 2e-5, each, 1.0) for name, each in longer.items())
+        steps = Steps((1,), 1, False, parts, 0, {}, (), [(name, 9) for name in longer], ())
+        assert [each for each in (2, 0.5, 4, 0.25) if scaled(steps, each)] == times
+    one_of_several = SimpleNamespace(one=steps, steps=9, failed=SimpleNamespace(loss="a term", step=1))
+    assert scaled_alike(one_of_several, 3)  # of which all gradients are no multiple
 
 
 def test_a_batch_for_each_worker_that_trains_alone(make):

@@ -25,8 +25,7 @@ from dtk.records.facts import RATES, by_ring, outside, rates_known, scope_of
 from dtk.scaling.shares import global_loss, uneven
 from dtk.worker.recorded import weight_of
 
-SAME_RATIO = 1e-3  # of a factor that all variables' changes have in common
-PARALLEL = 1e-3  # of a cosine that is 1
+SAME_RATIO = 1e-3  # of a factor that all variables' changes have in common, and of a cosine that is 1
 ABOUT = 0.25  # of the ratio of the mean losses of two batches
 STEADY = 0.02  # of what a loss is too large by, where the examples have no part in it
 NOISE = 5e-6  # of a loss, which rounding may be
@@ -127,20 +126,19 @@ def look_at_factor(case: Case) -> Diagnosis | None:
         return either(said, ["learning rate", "set by hand"]) if copied else case.found("learning rate", said)
     of_loss = {n: ("local mean", f"{n}"), 1 / n: ("divided twice", f"1/{n}")}
     of_loss |= {n * n: ("scaled twice", f"{n}²"), 1 / n**2: ("scaled twice", f"1/{n}²")}
-    value = next((value for value in of_loss if factor is not None and abs(factor / value - 1) < SAME_RATIO), None)
-    if value is None:
+    key, times = next((named for value, named in of_loss.items() if scaled(case.one, value)), ("", ""))
+    if not key:
         return None
-    key, times = of_loss[value]
     what = N_("{where}; the gradients that differ are {times} times as long, {n} being the number of replicas")
     what = _(what, where=_where(case), times=times, n=n)
     suspects = [key]
     if case.failed.reason != "loss":
-        more = [] if case.steps else [*suspects, *(["global batch"] if value == n else [])]  # no loss was recorded
+        more = [] if case.steps else [key, *(["global batch"] if key == "local mean" else [])]  # no loss was recorded
         # Where no weight differs, Adam's steps are no longer where gradients are.
-        rate = [] if names <= {*case.one.kept} or _rate_compared(case) else ["learning rate"]
+        rate = [] if factor is None or names <= {*case.one.kept} or _rate_compared(case) else ["learning rate"]
         # One loss on all replicas: summed before, or of the same examples, where nothing tells what they have read.
         same = case.ours.of_calls and np.isnan(case.prints).any() and alike(case.ours.shares[_steps(case)]).all()
-        suspects = [*more, *(["sharding off"] if same and value == n else []), "gradient scale", *rate]
+        suspects = [*more, *(["sharding off"] if same and key == "local mean" else []), "gradient scale", *rate]
     return either(what, suspects, [*case.facts()]) if len(suspects) > 1 else case.found(suspects[0], what)
 
 
@@ -173,8 +171,7 @@ def look_at_update(case: Case) -> Diagnosis | None:
 
 def _clips(case: Case) -> list[str]:
     words = N_("each replica clips its own gradients, before they are added up: {operations}")
-    clips = case.operations.clips
-    return [_(words, operations=first_three(clips))] if clips else []
+    return [_(words, operations=first_three(clips))] if (clips := case.operations.clips) else []
 
 
 def _one_workers_loss(case: Case) -> Diagnosis | None:
@@ -202,15 +199,11 @@ def _one_workers_loss(case: Case) -> Diagnosis | None:
 
 
 def look_at_shape(case: Case) -> Diagnosis | None:
-    """A loss that is no scaled one: a term that each replica adds whole, or one that depends on a replica's part.
-
-    Or a gradient that is not the loss's, where the losses of all steps agree.
-    """
+    """No scaled loss: a term is added whole, or it depends on a replica's part; or the loss agrees, and no gradient."""
     if case.failed.reason not in ("loss", "update") or case.one is None or not case.shared_by_replicas:
         return None
-    if case.operations.draws != [] or case.same_data is False:
-        return None
-    if case.ours.of_calls and np.isnan(case.prints).any():  # of calls it has to be known what they read
+    unread = case.ours.of_calls and np.isnan(case.prints).any()  # of calls it has to be known what they read
+    if case.operations.draws != [] or case.same_data is False or unread:
         return None
     return _term(case) or _own_numbers(case) or _own_gradients(case)
 
@@ -301,20 +294,18 @@ def _own_numbers(case: Case) -> Diagnosis | None:
     seen, said = _(seen, n=int(at.sum()), steps=len(steps)), in_words(_where(case), _(why))
     if len({*_signs(case)}) == 1 and _grown(case) is None:
         suspects = ["regularisation", *["divided twice"] * (_signs(case)[0] < 0), *suspects]
-    if len(suspects) == 1:
-        return case.found("whole batch", said, [seen])
-    return either(said, suspects, [seen, *case.facts()])
+    return either(said, suspects, [seen, *case.facts()]) if suspects[1:] else case.found("whole batch", said, [seen])
 
 
 def _own_gradients(case: Case) -> Diagnosis | None:
     """The losses agree, the update does not, by no common factor: a replica's gradient is not that of its loss."""
-    steps = _steps(case)
-    if case.failed.reason != "update" or len(steps) < ENOUGH or case.one is None:
-        return None
-    if (np.abs(case.excess[steps]) > NOISE * np.abs(case.other[steps])).any():
+    if case.one is None or case.failed.reason != "update" or len(_steps(case)) < ENOUGH or _signs(case).any():
         return None
     if beside_a_penalty(of_gradients(case.one), 1.0):
         return whole_penalty(case, case.one)
+    near = all(part.along > 1 - STEADY for part in of_gradients(case.one))
+    if near or (case.one.kept and _step(case) > 1):  # an optimizer that keeps something may hide that they are longer
+        return either(_where(case), ["gradient scale", "replica gradient"], [*case.facts()])
     why = N_(
         "the replicas' gradients are not those of their shares of the loss, such as clipped, normalized or noisy ones, "
         "or without what other replicas contribute (a gather that passes no gradient)"
@@ -360,25 +351,31 @@ def _rate_compared(case: Case) -> bool:
 def scaled_alike(case: Case, times: float) -> bool:
     """Whether all gradients may be one device's so many times: False where the update tells that they are not.
 
-    An optimizer's moments are in proportion to gradients, or to their squares, where they begin with 0; weights are
-    where it has no variables of its own. What several steps have made in one call tells nothing.
+    Nothing tells after an optimizer's first step, in a call of several steps, or where one of several losses differs.
     """
     steps = case.one
-    if steps is None or steps.several(case.steps) or steps.coarse or not steps.parts or steps.step != _step(case):
+    if steps is None or steps.several(case.steps) or steps.coarse or case.failed.loss or steps.step != _step(case):
         return True
-    parts = of_gradients(steps)
-    moments = any(part.name in steps.kept for part in parts)
-    if (moments and steps.step > 1) or (not moments and steps.kept):
-        return True
-    return all(
-        abs(part.along - 1) <= PARALLEL and min(abs(part.longer / times**k - 1) for k in (1, 2)) <= SAME_RATIO
-        for part in parts
-    )
+    moments = any(part.name in steps.kept for part in of_gradients(steps))
+    return (steps.step > 1 if moments else bool(steps.kept)) or scaled(steps, times)
+
+
+def scaled(steps: Steps, times: float) -> bool:
+    """Whether changes are those of gradients so many times as long: moments are in proportion to these, or to squares.
+
+    Those that a loop keeps by itself have no telling names, nor its weights, which go as far by Adam.
+    """
+    kept, parts, powers = [part for part in steps.parts if part.name in steps.kept], of_gradients(steps), [1, 2, 0]
+    if kept and not any(part in kept for part in parts):  # squares alone
+        parts, powers = kept, [2]
+    fits = [[abs(part.longer / times**k - 1) <= SAME_RATIO for k in powers] for part in parts]
+    parallel = all(abs(part.along - 1) <= SAME_RATIO for part in parts)
+    return parallel and all(map(any, fits)) and any(each[0] for each in fits)
 
 
 def _factor(parts: Sequence[Part]) -> float | None:
     """By what all changes are longer than one device's, in the same direction; None where there is no such number."""
-    if not parts or any(abs(part.along - 1) > PARALLEL or not np.isfinite(part.apart) for part in parts):
+    if not parts or any(abs(part.along - 1) > SAME_RATIO or not np.isfinite(part.apart) for part in parts):
         return None
     longer = [part.longer for part in parts]
     return float(np.mean(longer)) if np.ptp(longer) <= SAME_RATIO * np.mean(longer) else None
@@ -387,8 +384,8 @@ def _factor(parts: Sequence[Part]) -> float | None:
 def beside_a_penalty(parts: Sequence[Part], times: float) -> bool:
     """Whether the gradients are one device's, so many times, but for multiples of the weights, as L2 penalties have."""
     left = [(part.values, *part.left(times)) for part in parts]
-    return any(values > FEW and along > 1 - PARALLEL for values, _size, along in left) and all(
-        size <= SAME_RATIO or along > 1 - PARALLEL for _values, size, along in left
+    return any(values > FEW and along > 1 - SAME_RATIO for values, _size, along in left) and all(
+        size <= SAME_RATIO or along > 1 - SAME_RATIO for _values, size, along in left
     )
 
 

@@ -198,15 +198,16 @@ def _with_reading(calls: list[int], ours: Evidence, theirs: Evidence, many: Any)
     """The sides with what they have read, where that is known of each of these calls.
 
     many: replicas in one process. Where they have read what the workers have, numbers of examples tell; fingerprints do
-    where these, or the numbers, add up to one device's, as a call may be given more than examples.
+    where these, or the numbers, add up to one device's, as a call may be given more than examples, or all are the same.
     """
     sums = [side.prints.sum(axis=1) for side in (ours, theirs, many or ours)]
     finite = np.isfinite(sums[0] + sums[1])
     counted, add_up = (bool((finite & (np.abs(sums[2] - its) <= facts.SAME_DATA))[calls].all()) for its in sums[:2])
     add_up = add_up or (counted and np.array_equal(*(side.examples.sum(axis=1)[calls] for side in (ours, theirs))))
     known, nothing = finite[:, None] & (counted or add_up), 0.0 if add_up else np.nan
+    told = add_up or bool(np.ptp(ours.prints[calls], axis=1).max() <= facts.SAME_DATA)
     return [
-        replace(its, examples=np.where(known, its.examples, 0), read=np.where(known & add_up, its.prints, nothing))
+        replace(its, examples=np.where(known, its.examples, 0), read=np.where(known & told, its.prints, nothing))
         for its in (ours, theirs)
     ]
 

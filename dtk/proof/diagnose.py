@@ -102,7 +102,7 @@ def _explain(
         otherwise = again or "pipelines" in followed[1].how or (theirs and theirs.global_batch != ours.global_batch)
         theirs = followed[1].theirs if otherwise else theirs
     if theirs is None and ours.steps and failed.reason in ("data", "examples", "steps", "divisor", "variables"):
-        theirs = _on_one_device(run)
+        theirs = _in_one_process(run, followed[1].replicas if 1 in followed else 1)
     # Each of a follower's steps starts from the run's own state: a baseline's do at step 1 alone.
     alone = followed[1].theirs if 1 in followed else None
     case = Case(ours, theirs, failed, followed, baseline)
@@ -123,10 +123,10 @@ def _first_answer(case: Case, stepwise: Case) -> Diagnosis:
     return next(filter(None, (look(its) for look, its in looks)), None) or bisection.unknown(stepwise)
 
 
-def _on_one_device(run: Any) -> Evidence | None:
-    """What the run's function reads on one device, to its end: a follower stops where it has seen enough."""
+def _in_one_process(run: Any, replicas: int) -> Evidence | None:
+    """What the run's function reads in one process, to its end: a follower stops where it has seen enough."""
     try:
-        found = collect(run.again(workers=1, replicas=1), _("baseline"))
+        found = collect(run.again(workers=1, replicas=replicas), _("baseline"))
     except DtkError:
         return None
     return found if found.steps else None

@@ -36,7 +36,9 @@ def look_at_counts(case: Case) -> Diagnosis | None:
     if case.agree is not None and not case.agree[:first].all():
         return None  # other examples before, which numbers that differ later follow from
     mine, other, what = int(case.examples[first]), int(base[first]), EXAMPLES
-    if n > 1 and not first and bool((case.examples[apart] == n * base[apart]).all()):
+    whole = n > 1 and not first and bool((case.examples[apart] == n * base[apart]).all())
+    same = whole and np.ptp(case.prints[apart], axis=1).max() <= SAME_DATA  # as well if all data are alike
+    if whole and not same:
         what = N_(
             "{step} has {mine} examples in the {run}, {other} on one device, {n} times as many: each of the {n} "
             "replicas reads a whole batch"
@@ -46,9 +48,11 @@ def look_at_counts(case: Case) -> Diagnosis | None:
             "{step} has {mine} examples in the {run}, {other} on one device, 1/{n} of it: the batch of one replica is "
             "taken for the global one"
         )
-    elif case.ours.of_calls:  # what they are given need not be examples
+    elif case.ours.of_calls and not same:  # what they are given need not be examples
         return None
     said = _(what, step=case.ours.at(first + 1), mine=mine, run=case.ours.name, whom=_("one device"), other=other, n=n)
+    if same:
+        return either(said, ["sharding off", "global batch"], [*case.facts()])
     return found("steps" if first else "global batch", said)
 
 

@@ -19,8 +19,6 @@ from dtk.proof.mistakes import MISTAKES
 from dtk.records.events import Loop, of_kind
 from dtk.scaling.shares import weighted_loss
 
-EXACT = 1e-4  # of a ratio: a hundred times rounding
-
 
 def look_at_finite(case: Case) -> Diagnosis | None:
     """A loss that is NaN or infinite."""
@@ -67,7 +65,7 @@ def look_at_first_loss(case: Case) -> Diagnosis | None:
     if case.failed.reason != "loss" or step is None or case.one is None:
         return None
     count, full = int(case.examples[step - 1]), case.ours.global_batch
-    if count != full and abs(case.ratio[step - 1] * full / count - 1) <= EXACT:
+    if count != full and abs(case.ratio[step - 1] * full / count - 1) <= RTOL:
         what = N_("step {step} has {count} examples, and its loss is {count}/{full} of that of {whom}")
         return case.found("short batch", _(what, step=step, count=count, full=full, whom=case.followed[1].whom))
     if abs(float(case.other[step - 1])) < 10 * TOO_SMALL:
@@ -132,6 +130,6 @@ def _is(case: Case, step: int, value: float) -> bool:
     followed = [each for each in case.one.followed if step <= each <= case.steps]
     full = [each for each in followed if int(case.examples[each - 1]) == case.ours.global_batch]
     chosen = np.array(full or [step]) - 1
-    allowed = max(EXACT, COARSE * case.one.coarse)
+    allowed = max(RTOL, COARSE * case.one.coarse)
     sides = (case.ratio, weighted_loss(case.ours.shares, case.ours.examples)[: case.steps] / case.other)
     return any(bool((np.abs(ratios[chosen] / value - 1) <= allowed).all()) for ratios in sides)

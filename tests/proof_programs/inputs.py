@@ -87,8 +87,8 @@ def apart(context, steps, n, model, mistake):
         part = tf.data.Dataset.from_tensor_slices((x[:count], y[:count]))
         part = part.shard(context.num_input_pipelines, context.input_pipeline_id).shuffle(count)
         return part.repeat(-(-steps * BATCH // count)).batch(BATCH // n)
-    seed = 7 + (context.input_pipeline_id if mistake == "own order" else 0)
-    size = BATCH // n
+    seed = 7 + (dtk.environment.here().worker if mistake == "own order" else 0)
+    size = BATCH // (2 if mistake == "own order" else n)
     numbers = order(steps * BATCH, len(y), seed)
     pipeline, pipelines = context.input_pipeline_id, context.num_input_pipelines
     numbers = numbers[: steps * BATCH // pipelines] if mistake else numbers.reshape(-1, pipelines, BATCH // pipelines)
