@@ -419,10 +419,9 @@ class Follower:
             except Damaged as damage:
                 why, facts = "damaged", {"damaged": damage.args[0]}
         whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
-        facts |= {"levels": self.levels.above(), "coarse": updates.precision(), "whole": whole}
+        facts |= {"levels": self.levels.above(), "coarse": updates.precision(), "whole": whole, "sharded": sharded()}
         made = recorded.last[0] if recorded.last else 0
-        facts |= {"sharded": sharded(), "recorded": len(recorded.units), "made": made}
-        self._write({"end": why, **facts})
+        self._write({"end": why, "recorded": len(recorded.units), "made": made, **facts})
         os.close(self._file)
         self._file = -1
 

@@ -222,7 +222,8 @@ def _perturbed(element: Any, amount: float, draw: np.random.Generator) -> Any:
     def changed(leaf: Any) -> Any:
         if not isinstance(leaf, tf.Tensor) or not leaf.dtype.is_floating:
             return leaf
-        return tf.constant(states.perturbed(leaf.numpy(), amount, draw))
+        values = leaf.numpy()  # of which whole numbers may be labels, or mark what is left out
+        return tf.constant(np.where(values == np.floor(values), values, states.perturbed(values, amount, draw)))
 
     return tf.nest.map_structure(changed, element)
 

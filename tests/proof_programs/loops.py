@@ -93,7 +93,9 @@ def by_loop(
         for _ in tf.range(epoch_steps):
             step(next(iterator))
 
-    dataset = strategy.experimental_distribute_dataset(batches(arrays(model), steps, batch, mistake, at))
+    x, y = arrays(model)
+    data = batches((x, y.astype("float32")), steps, batch, mistake, at)  # labels as many files have them
+    dataset = strategy.experimental_distribute_dataset(data)
     if mistake == "worker's rate" and on_worker(1):
         update.learning_rate.assign(0.9 * update.learning_rate)
     if epoch_steps:
