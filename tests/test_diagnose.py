@@ -161,8 +161,7 @@ def test_a_local_mean_of_uneven_batches(make):
 def test_a_short_batch_divided_by_the_full_one(make):
     examples = np.full((STEPS, 2), 16)
     examples[6] = 5
-    change = np.ones((STEPS, 1))
-    change[6:] = 10 / 32
+    change = np.where(np.arange(STEPS)[:, None] < 6, 1, 10 / 32)
     baseline = {"examples": examples.sum(1, keepdims=True)}
     runs = pair(make, change=lambda s: s * change, examples=examples, baseline=baseline)
     assert "step 7 has 10 examples, and its loss is 10/32" in told(*runs, mistake="short batch")

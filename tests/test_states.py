@@ -31,6 +31,7 @@ TOLD = {
     "accumulated, clipped": "clipping",
     "examples counted, averaged": "set by hand",
     "noise but on worker 1": "other draws",
+    "sum on all replicas": "unknown",  # of a variable, 1.5 times: all are parallel
     "fit, own order": "unknown",  # and not "global batch", though a worker's batch is the same however many there are
 }
 FIRST = {"variables": [["dense/kernel", 90], ["key/bias", 3]]}

@@ -301,9 +301,10 @@ def _own_gradients(case: Case) -> Diagnosis | None:
     """The losses agree, the update does not, by no common factor: a replica's gradient is not that of its loss."""
     if case.one is None or case.failed.reason != "update" or len(_steps(case)) < ENOUGH or _signs(case).any():
         return None
-    if beside_a_penalty(of_gradients(case.one), 1.0):
+    parts = of_gradients(case.one)
+    if beside_a_penalty(parts, 1.0):
         return whole_penalty(case, case.one)
-    near = all(part.along > 1 - STEADY for part in of_gradients(case.one))
+    near = all(part.along > 1 - STEADY for part in parts) and any(abs(part.longer - 1) > STEADY for part in parts)
     if near or (case.one.kept and _step(case) > 1):  # an optimizer that keeps something may hide that they are longer
         return either(_where(case), ["gradient scale", "replica gradient"], [*case.facts()])
     why = N_(
@@ -368,9 +369,8 @@ def scaled(steps: Steps, times: float) -> bool:
     kept, parts, powers = [part for part in steps.parts if part.name in steps.kept], of_gradients(steps), [1, 2, 0]
     if kept and not any(part in kept for part in parts):  # squares alone
         parts, powers = kept, [2]
-    fits = [[abs(part.longer / times**k - 1) <= SAME_RATIO for k in powers] for part in parts]
-    parallel = all(abs(part.along - 1) <= SAME_RATIO for part in parts)
-    return parallel and all(map(any, fits)) and any(each[0] for each in fits)
+    fits = [[abs(part.longer / times**k - 1) <= SAME_RATIO >= abs(part.along - 1) for k in powers] for part in parts]
+    return all(map(any, fits)) and any(each[0] for each in fits)
 
 
 def _factor(parts: Sequence[Part]) -> float | None:
