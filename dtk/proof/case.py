@@ -16,6 +16,7 @@ from dtk.proof.following import Following, tolerance
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Steps, part_in_words
 from dtk.records import facts
+from dtk.records.events import content
 from dtk.records.tables import RunLike
 from dtk.scaling.shares import global_loss
 
@@ -58,11 +59,8 @@ class Case:
         """Whether what was followed with is the run's own function, with its arguments, as far as files tell."""
         if self.source is None:
             return True
-        mine, its = (each.folder.path / "function.pkl" for each in (self.ours.run, self.source))
-        try:
-            return mine.read_bytes() == its.read_bytes()
-        except OSError:
-            return False
+        mine, its = (content(each.folder.path / "function.pkl") for each in (self.ours.run, self.source))
+        return mine == its != b""
 
     @property
     def replicas(self) -> int:

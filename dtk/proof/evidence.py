@@ -346,8 +346,7 @@ def allowed(other: np.ndarray, rtol: np.ndarray | float) -> np.ndarray:
 
 def spread(examples: np.ndarray) -> str:
     """How many examples each replica has, in words."""
-    each = enumerate(examples)
-    return _(", ").join(_("{count} on replica {replica}", count=count, replica=replica) for replica, count in each)
+    return _(", ").join(_("{count} on replica {replica}", count=count, replica=k) for k, count in enumerate(examples))
 
 
 def _close(mine: np.ndarray, other: np.ndarray, rtol: np.ndarray) -> np.ndarray:

@@ -222,7 +222,9 @@ def _passed(ours: Evidence, following: Following) -> str:
             "check every step vs {whom}: PASS ({steps} steps in {followed} calls; same examples, same settings, same "
             "update)"
         )
-    return _(words, whom=following.whom, **numbers)
+    said, hidden = _(words, whom=following.whom, **numbers), steps.hidden
+    but = N_("{said}, but for {n} of {all} variables, whose updates rounding hides: {names}")
+    return _(but, said=said, n=len(hidden), all=len(steps.variables), names=first_three(hidden)) if hidden else said
 
 
 def _check_it_reads_the_same(ours: Evidence, source: RunLike, alone: Following) -> None:

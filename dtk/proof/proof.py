@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ import numpy as np
 
 from dtk.language import N_, _, rounded
 from dtk.records import write_whole
-from dtk.worker.recorded import UNMEASURED, differs, rounding_dominates, weight_of
+from dtk.worker.recorded import UNMEASURED, differs, hides, rounding_dominates, weight_of
 
 if TYPE_CHECKING:
     import pandas
@@ -140,6 +141,13 @@ class Steps:
         return {name: weight for name in names if (weight := weight_of(name, names)) is not None}
 
     @property
+    def hidden(self) -> list[str]:
+        """The variables whose updates rounding hides at most steps, where these compute in a type that is coarse."""
+        lines = [dict(zip(line["numbers"], line["ratio"], strict=True)) for line in self.lines if self.coarse]
+        hidden = Counter(number for line in lines for number, ratio in line.items() if hides(ratio, self.coarse))
+        return [self.variables[number][0] for number, times in sorted(hidden.items()) if 2 * times > len(lines)]
+
+    @property
     def is_open(self) -> bool:
         """Whether rounding is as large as what is compared at more than a few steps."""
         return self.undecided > MOST_OPEN * len(self.followed)
@@ -199,10 +207,9 @@ def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterat
 
 def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]], coarse: float) -> bool:
     """Whether rounding is so large in a step that more than a small part of all values says nothing."""
-    if line.get("open"):
-        return True
     values = {number: variables[number][1] for number in line["numbers"]}
-    return rounding_dominates(dict(zip(line["numbers"], line["ratio"], strict=True)), values, coarse)
+    ratio = dict(zip(line["numbers"], line["ratio"], strict=True))
+    return bool(line.get("open")) or rounding_dominates(ratio, values, coarse)
 
 
 def from_the_same_state(one: Steps, other: Steps, optimizers: int) -> list[np.ndarray]:

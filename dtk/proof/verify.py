@@ -12,9 +12,6 @@
     "update"           so is its update, variable by variable, up to the rounding that was measured
     "variables", "states", "not decidable", "not reproducible", "not followed"  nothing can be concluded, and why
 
-Each step is proved by itself, from the state that the run recorded (`dtk.proof.following`): training is chaotic, so
-that rounding of 1e-7 lets two correct runs diverge.
-
 What was trained comes before how well. The first thing that fails is raised, as a VerificationError with this
 reason; what passed is printed, as facts without measured numbers, so that it can stand in a notebook.
 """

@@ -329,8 +329,13 @@ def rounding_dominates(ratio: Mapping[int, float], values: Mapping[int, int], co
 
     ratio: of variables that differ by no more than rounding. values: how many each has, of these and all others.
     """
-    most = max(UNDECIDED, UNITS * coarse)
-    return sum(values[number] for number, each in ratio.items() if each > most) > FEW * sum(values.values())
+    hidden = sum(values[number] for number, each in ratio.items() if hides(each, coarse))
+    return hidden > FEW * sum(values.values())
+
+
+def hides(ratio: float, coarse: float) -> bool:
+    """Whether a difference that is no more than rounding is so large that it says nothing of the update."""
+    return ratio > max(UNDECIDED, UNITS * coarse)
 
 
 def _apart(before: Any, after: Any, its_before: Any, its_after: Any) -> Sequence[tuple[Any, Any]]:
