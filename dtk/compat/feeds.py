@@ -227,8 +227,7 @@ _FEW = 0.05  # of all examples, which may be alike
 _MORE = 0.01  # of all examples, by which one worker's may be more than another's
 _MOST_READ = 5000  # batches of a pass over a dataset
 # What datasets keep between passes over them, and what stands for "make that anew" in its place.
-_ANEW = {"CacheDatasetV2": "DummyMemoryCache"}
-_ANEW |= dict.fromkeys(("ShuffleDatasetV3", "ShuffleAndRepeatDatasetV2"), "DummySeedGenerator")
+_ANEW = {"CacheDatasetV2": "DummyMemoryCache", "ShuffleDatasetV3": "DummySeedGenerator"}
 _made: list[list[Any]] = []  # by each function: the workers' datasets, and the one of one device by itself
 
 
@@ -399,8 +398,10 @@ def _kinds(dataset: Any) -> Iterator[str]:
     """What a dataset is made of, also in functions, as those of interleave."""
     yield type(dataset).__name__.strip("_")
     for function in dataset._functions():
-        graph = function.function.graph.as_graph_def()
-        yield from (node.op for node in graph.node)
-        yield from (node.op for each in graph.library.function for node in each.node_def)
+        graph = function.function.graph
+        kinds = [operation.type for operation in graph.get_operations()]
+        yield from kinds
+        if any("Dataset" in kind for kind in kinds):  # whose own functions are in the graph's library
+            yield from (node.op for each in graph.as_graph_def().library.function for node in each.node_def)
     for each in dataset._inputs():
         yield from _kinds(each)

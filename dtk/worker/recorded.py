@@ -329,8 +329,7 @@ def rounding_dominates(ratio: Mapping[int, float], values: Mapping[int, int], co
 
     ratio: of variables that differ by no more than rounding. values: how many each has, of these and all others.
     """
-    hidden = sum(values[number] for number, each in ratio.items() if hides(each, coarse))
-    return hidden > FEW * sum(values.values())
+    return sum(values[number] for number, each in ratio.items() if hides(each, coarse)) > FEW * sum(values.values())
 
 
 def hides(ratio: float, coarse: float) -> bool:
