@@ -226,6 +226,7 @@ _DIGITS = 9  # of an example's fingerprint; further ones depend on the batch tha
 _FEW = 0.05  # of all examples, which may be alike
 _MORE = 0.01  # of all examples, by which one worker's may be more than another's
 _MOST_READ = 5000  # batches of a pass over a dataset
+_MOST_READS = 20  # passes over a dataset before it is distributed
 # What datasets keep between passes over them, and what stands for "make that anew" in its place.
 _ANEW = {"CacheDatasetV2": "DummyMemoryCache", "ShuffleDatasetV3": "DummySeedGenerator"}
 _made: list[list[Any]] = []  # by each function: the workers' datasets, and the one of one device by itself
@@ -295,7 +296,26 @@ def _of_its_files(dataset: Any, context: Any) -> Any:
 
 @functools.cache
 def _by_itself(dataset: Any, pipeline: int) -> Any:
-    """A worker's copy of a dataset: it has the state of its shuffles for itself, and its caches, as in a process."""
+    """A worker's copy of a dataset, read as often as the dataset was before, as by a layer's `adapt`."""
+    own = _copy(dataset)
+    for _pass in range(_reads(dataset)):
+        _first(own)
+    return own
+
+
+@functools.cache
+def _reads(dataset: Any) -> int:
+    """How often a dataset was read before, as its shuffles tell."""
+    first, copy = _first(dataset), _copy(dataset)
+    return next((count for count in range(_MOST_READS) if _first(copy) == first), 0)
+
+
+def _first(dataset: Any) -> float:
+    return next((float(fingerprint(element)) for element in dataset), 0.0)
+
+
+def _copy(dataset: Any) -> Any:
+    """A copy that has the state of its shuffles for itself, and its caches, as in a process of its own."""
     graph = tf.compat.v1.GraphDef()
     graph.ParseFromString(tf.raw_ops.DatasetToGraphV2(input_dataset=tf.data.experimental.to_variant(dataset)).numpy())
     anew = {name: _ANEW[each.op] for each in graph.node if each.op in _ANEW for name in each.input}
