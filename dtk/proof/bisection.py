@@ -199,7 +199,7 @@ def _one_workers_loss(case: Case) -> Diagnosis | None:
 
 
 def look_at_shape(case: Case) -> Diagnosis | None:
-    """No scaled loss: a term is added whole, or it depends on a replica's part; or the loss agrees, and no gradient."""
+    """A term that each replica adds whole, a loss that depends on a replica's part, or a gradient of something else."""
     if case.failed.reason not in ("loss", "update") or case.one is None or not case.shared_by_replicas:
         return None
     unread = case.ours.of_calls and np.isnan(case.prints).any()  # of calls it has to be known what they read

@@ -7,6 +7,7 @@ missing event means unknown, and nothing is concluded from it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -94,7 +95,9 @@ def other_versions(run: RunLike, baseline: RunLike) -> str:
 
 def versions_of(run: RunLike) -> dict[str, str | None]:
     """The versions of Python, TensorFlow and Keras that the run was made with; {} where nothing tells."""
-    return json.loads(content(run.folder.path / "versions.json") or "{}")  # an older dtk wrote none
+    with contextlib.suppress(ValueError):  # damaged, or not there: an older dtk wrote none
+        return json.loads(content(run.folder.path / "versions.json"))
+    return {}
 
 
 def scope_of(run: RunLike) -> Scope | None:
