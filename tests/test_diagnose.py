@@ -50,8 +50,10 @@ def test_wrong_arguments_are_no_diagnosis(make):
 def test_the_global_batch_the_steps_and_the_seeds(make):
     twice, half = (np.full((STEPS, 2), count) for count in (32, 8))
     assert "32 on one device, 2 times as many" in told(*pair(make, examples=twice), mistake="global batch")
-    later = np.where(np.arange(STEPS)[:, None] < 9, 16, twice)  # as where one side drops a short batch
-    assert "step 10: cluster 64 examples" in told(*pair(make, examples=later), mistake="steps")
+    later = np.where(np.arange(STEPS)[:, None] < 9, 16, twice)  # a second training
+    assert "step 10 has 64 examples" in told(*pair(make, examples=later), mistake="global batch")
+    some = np.where(np.arange(STEPS)[:, None] % 10 < 9, 16, twice)  # one side drops a short batch
+    assert "step 10: cluster 64 examples" in told(*pair(make, examples=some), mistake="steps")
     assert "1/2 of it" in told(*pair(make, examples=half), mistake="global batch")
     assert "25 steps" in told(make(), make("single", steps=25), mistake="steps")
     assert "seed 4" in told(*pair(make, seed=4), mistake="start")

@@ -23,6 +23,7 @@ from dtk.compat.per_replica import local_values
 from dtk.compat.states import drawn_from
 from dtk.compat.updates import drawn
 
+_input: Any = Lazy("tensorflow.python.distribute.input_lib")
 _iterators: Any = Lazy("tensorflow.python.data.ops.iterator_ops")
 _STRATEGY = "tensorflow.python.distribute.distribute_lib:StrategyBase"
 Element = tuple[Any, ...]  # of each replica its part
@@ -106,12 +107,12 @@ class Feed:
 
     def _distributed(self, replicas: Iterator[int]) -> Any:
         """Gives each replica a dataset of its own; by TensorFlow's way, all that is distributed later had one, too."""
-        from tensorflow.python.distribute import device_util, input_lib, input_util
+        from tensorflow.python.distribute import device_util, input_util
 
         mode = tf.distribute.InputReplicationMode.PER_REPLICA
         options = tf.distribute.InputOptions(experimental_fetch_to_device=False, experimental_replication_mode=mode)
         places = [(device_util.canonicalize("/device:CPU:0", d), (d,)) for d in self._strategy.extended.worker_devices]
-        workers = input_lib.InputWorkers(places)
+        workers = _input.InputWorkers(places)
         contexts = [tf.distribute.InputContext(self._replicas, k, self._replicas) for k in range(workers.num_workers)]
         return input_util.get_distributed_datasets_from_function(
             lambda _: self._dataset(next(replicas)), workers, contexts, self._strategy, options
@@ -246,19 +247,30 @@ def read_by_worker(workers: int, each: int, joined: bool) -> None:
         asked = [tf.distribute.InputContext(workers, k, workers * each) for k in range(workers)]
         if not joined:
             _made.append([])
+            own = _as_in_processes(make, asked)
+            lengths.append(_input._cardinality(own[0]))
             turns = tf.data.Dataset.from_tensor_slices(np.repeat(np.arange(workers), each)).repeat()
-            return tf.data.Dataset.choose_from_datasets(_as_in_processes(make, asked), turns)
-        _made.append(_as_in_processes(make, [*asked, context]))
-        parts = tuple(_made[-1][:workers])
+            return tf.data.Dataset.choose_from_datasets(own, turns)
+        made = functools.partial(_as_in_processes, make, [*asked, context])
+        with contexts.eager_mode():  # what an Estimator has in its graph can't be read
+            _made.append(made())
+        parts = tuple((_made[-1] if tf.executing_eagerly() else made())[:workers])
         if each > 1:
             parts = tuple(part.window(each).flat_map(_as_one) for part in parts)
         return tf.data.Dataset.zip(parts).map(lambda *its: tf.nest.map_structure(_end_to_end, *its))
 
+    made_by_function: list[Any] = []  # which one device's `fit` distributes once more
+    lengths: list[Any] = []  # of the same, as a worker's `fit` is told them: by them it begins a pass ahead, or not
+
     def datasets(original: Any, self: Any, dataset_fn: Any, *options: Any, **named: Any) -> Any:
-        return original(self, functools.partial(data, dataset_fn), *options, **named)
+        found = original(self, functools.partial(data, dataset_fn), *options, **named)
+        if lengths:
+            found._cardinality = lengths.pop()
+        made_by_function.append(found)
+        return found
 
     def distribute(original: Any, self: Any, dataset: Any, options: Any = None) -> Any:
-        if not _sharded_by_file(dataset):
+        if any(dataset is each for each in made_by_function) or not _sharded_by_file(dataset):
             return original(self, dataset, options)
         return self.distribute_datasets_from_function(functools.partial(_of_its_files, dataset), options)
 
@@ -268,17 +280,26 @@ def read_by_worker(workers: int, each: int, joined: bool) -> None:
 
 
 def _as_in_processes(make: Callable[[Any], Any], asked: list[Any]) -> list[Any]:
-    """A worker's data for each of these contexts, each from the same random state, as in processes of their own."""
+    """A worker's data for each of these contexts, each from the same random state, as in processes of their own.
+
+    So each has copies of the datasets that it takes from outside.
+    """
     # Of operations without a seed of their own, run eagerly; tests/test_programs.py tells when this name is gone.
     ours = getattr(contexts.context(), "_rng", None)
     states = np.random.get_state(), random.getstate(), ours and ours.getstate()
+    beside = read_beside(make) if tf.executing_eagerly() else []
+    beside = [(data, put) for data, put in beside if isinstance(data, tf.data.Dataset)]
     found = []
-    for context in asked:
+    for number, context in enumerate(asked):
+        for data, put in beside:
+            put(_by_itself(data, number))
         np.random.set_state(states[0])
         random.setstate(states[1])
         if ours is not None:
             ours.setstate(states[2])
         found.append(make(context))
+    for data, put in beside:
+        put(data)
     return found
 
 
@@ -287,10 +308,10 @@ def _of_its_files(dataset: Any, context: Any) -> Any:
     pipelines, pipeline = context.num_input_pipelines, context.input_pipeline_id
     if pipelines < 2:
         return dataset
-    from tensorflow.python.distribute import input_lib, input_ops
+    from tensorflow.python.distribute import input_ops
 
     replicas, own = context.num_replicas_in_sync, _by_itself(dataset, pipeline)
-    rebatched = input_lib.DistributedDataset._make_rebatch_fn(None, own, pipelines, replicas)(own, pipeline)
+    rebatched = _input.DistributedDataset._make_rebatch_fn(None, own, pipelines, replicas)(own, pipeline)
     return input_ops.auto_shard_dataset(rebatched, pipelines, pipeline, replicas)
 
 

@@ -36,7 +36,8 @@ def look_at_counts(case: Case) -> Diagnosis | None:
     if case.agree is not None and not case.agree[:first].all():
         return None  # other examples before, which numbers that differ later follow from
     mine, other, what = int(case.examples[first]), int(base[first]), EXAMPLES
-    whole = n > 1 and not first and bool((case.examples[apart] == n * base[apart]).all())
+    on = not first or 1 < len(apart) == len(base) - first  # a further training, and no last batch alone
+    whole = n > 1 and on and bool((case.examples[apart] == n * base[apart]).all())
     same = whole and np.ptp(case.prints[apart], axis=1).max() <= SAME_DATA  # as well if all data are alike
     if whole and not same:
         what = N_(
@@ -53,7 +54,7 @@ def look_at_counts(case: Case) -> Diagnosis | None:
     said = _(what, step=case.ours.at(first + 1), mine=mine, run=case.ours.name, whom=_("one device"), other=other, n=n)
     if same:
         return either(said, ["sharding off", "global batch"], [*case.facts()])
-    return found("steps" if first else "global batch", said)
+    return found("steps" if first and not whole else "global batch", said)
 
 
 def _other_epochs(case: Case) -> str:

@@ -177,17 +177,18 @@ def _as_workers_read(ours: Evidence, source: RunLike, alone: Following) -> Follo
         told = {} if alone.run is None or facts.other_rate(ours.run, alone.run) else {"counts": ours.replicas}
         for how in ({}, told):  # a worker's batch may be the global one over the number of replicas
             again = followed(ours, source, 1, alone, **how, pipelines=workers, each=ours.run.replicas)
-            sizes = [side.examples.sum(axis=1) for each in (alone, again) if (side := each.sides[1])]
-            if again.steps is not None and len(sizes) == 2 and _as_many(*sizes):
+            if again.steps is not None and _as_many(again, alone):
                 return best if not again.steps.sharded else again if drawn.files else _nearer(best, again)
     return best
 
 
-def _as_many(ours: np.ndarray, theirs: np.ndarray) -> bool:
-    """Whether the steps of which both numbers of examples are known have as many; 0: not known."""
-    ours, theirs = ours[: len(theirs)], theirs[: len(ours)]
-    known = (ours > 0) & (theirs > 0)
-    return bool(known.any() and (ours == theirs)[known].all())
+def _as_many(following: Following, other: Following | None = None) -> bool:
+    """Whether a follower is known to read as many examples in each step as its run, or as another follower."""
+    sides = following.sides[1], following.sides[0] if other is None else other.sides[1]
+    sizes = [side.examples.sum(axis=1) for side in sides if side is not None]
+    steps = min(map(len, sizes))
+    known = np.all([each[:steps] > 0 for each in sizes], axis=0)
+    return len(sizes) == 2 and bool(known.any() and (sizes[0][:steps] == sizes[1][:steps])[known].all())
 
 
 def _nearer(best: Following, other: Following) -> Following:
@@ -267,16 +268,19 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     """
     assert alone.failed is not None
     reasons, mine, scaled = on_its_own(ours), ours, _scaled(alone)
-    told, again = {**alone.how, "counts": ours.replicas}, alone
+    told, again = _told(ours, source, alone) if scaled or not ours.steps else alone.how, alone
     ways = [tuple(reasons)] if reasons or scaled else []
     if "random" in reasons:  # if all examples draw alike, batch norm leaves no gradient; not every size has fours
         ways.insert(0, (*reasons, "by fours"))
+    if scaled and facts.operations(ours.run).draws is None:  # perhaps there is nothing to switch off
+        ways.insert(0, ())
     for switches in ways:
         switched = _switched_off(ours, *switches) if switches else ours
         if switched is None:
-            raise alone.failed
+            break
         mine, again = switched, followed(switched, source, 1, None, **(told if scaled else alone.how))
         if again.failed is None:
+            reasons = {switch: reasons[switch] for switch in switches if switch in reasons}
             break
     if again.failed is not None and (ours.steps or followed(mine, source, 1, None, **told).failed):
         if again.failed.reason != "not followed":  # what is left where one device does all that N replicas rightly do
@@ -298,6 +302,17 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     said = f"{steps or units}" if again.steps.whole else f"{units}/{max(steps, again.steps.made)}"
     words = N_("check every step vs {whom} {how}: PASS ({steps} steps)")
     yield _(words, whom=again.whom, how=_(", ").join(how), steps=said)
+
+
+def _told(ours: Evidence, source: RunLike, alone: Following) -> dict[str, int]:
+    """What one device is told to read as many examples as N replicas: their number, or by which pipelines as well."""
+    told = {**alone.how, "counts": ours.replicas}
+    if "pipelines" in told or alone.steps is None or alone.steps.sharded is None:
+        return told
+    piped = {**told, "pipelines": ours.run.folder.workers, "each": ours.run.replicas}
+    by_number, by_pipelines = (followed(ours, source, 1, alone, **how) for how in (told, piped))
+    proved = by_pipelines.steps is not None and by_pipelines.steps.sharded
+    return piped if proved and not _as_many(by_number) else told
 
 
 def _switched_off(ours: Evidence, *switches: str) -> Evidence | None:
