@@ -79,12 +79,14 @@ def fabricate(
             journal.event(event)
         if loop is not None:
             journal.event(events.Loop(0.7, **loop))
+        rows = []
         for i in range(steps):
             began = 1.0 + i * step_seconds
             ended = began + 0.9 * step_seconds
             for r in range(k * replicas, (k + 1) * replicas):
                 numbers = float(shares[i, r]), int(examples[i, r]), began, ended, float(data[i, r])
-                journal.record([Record(k, r, i + 1, int(epochs[i]), *numbers)])
+                rows.append(Record(k, r, i + 1, int(epochs[i]), *numbers))
+        journal.record(rows)
         end = 1.0 + steps * step_seconds
         if updates:
             journal.event(updated(end, "sgd", steps))

@@ -200,8 +200,8 @@ def test_a_cell_that_ends_with_a_figure_shows_no_text_beside_it(pair):
     assert "text/plain" in formatter.format(own)[0], "axes of one's own are left as they are"
 
 
-def picture(figure):
-    return base64.b64decode(re.search(r'base64,([^"]+)', figure._repr_html_())[1])
+def picture(shown):
+    return base64.b64decode(re.search(r'base64,([^"]+)', shown)[1])
 
 
 def test_a_picture_for_someone_who_looks_is_light_or_dark_as_the_page_is(pair, monkeypatch):
@@ -209,21 +209,22 @@ def test_a_picture_for_someone_who_looks_is_light_or_dark_as_the_page_is(pair, m
     assert figure._repr_html_() is None
     assert pair[0]._repr_html_() is None
     monkeypatch.setenv("DTK_LIVE", "widgets")
-    drawn = ET.fromstring(picture(figure))
+    shown = figure._repr_html_()
+    said = re.findall(r'title="(.*?)"', shown, re.DOTALL)
+    assert len([words for words in said if words.startswith("computing: ")]) == 2 * 6, "steps enlarged"
+    assert len([words for words in said if words.startswith("step ") and "\ncomputing: " in words]) == 2 * 29
+    drawn = ET.fromstring(picture(shown))
     assert "prefers-color-scheme: dark" in drawn.find("{*}style").text
     colors = {color for each in drawn.iter() for color in re.findall("#[0-9a-f]{6}", each.get("style", ""))}
     assert {"#000000", "#ffffff"}.isdisjoint(colors)
     assert {color.lower() for color in PART_COLORS.values()} & colors
     assert "<td>worker 1</td><td>30</td>" in pair[0]._repr_html_()
     figure.set_facecolor("#222222")  # of a style of one's own
-    assert b"prefers-color-scheme" not in picture(figure)
+    assert b"prefers-color-scheme" not in picture(figure._repr_html_())
     said = re.findall(r'title="(.*?)"', plots.loss_scaling(pair[0]).figure._repr_html_(), re.DOTALL)
     assert "step 1\nloss 2.3\nreplica 1 1.15\nreplica 0 1.15" in said, "a column says all"
     assert len(said) == len({each.step for each in pair[0].folder.worker(0).records})
     assert "worker 1\nexamples/s 3,200" in plots.throughput(pair[0]).figure._repr_html_()
-    said = re.findall(r'title="(.*?)"', plots.timeline(pair[0]).figure._repr_html_(), re.DOTALL)
-    assert len([words for words in said if words.startswith("computing: ")]) == 2 * 6, "steps enlarged"
-    assert len([words for words in said if words.startswith("step ") and "\ncomputing: " in words]) == 2 * 29
 
 
 def test_every_step_of_a_long_run_says_its_numbers(tmp_path, monkeypatch):

@@ -110,10 +110,11 @@ LABS = {
 CORE = {"VBox", "HBox", "BoundedIntText", "BoundedFloatText", "RadioButtons", "Button", "HTML"}
 
 
-@pytest.fixture(params=LABS)
-def any_lab(request, monkeypatch):
-    monkeypatch.setenv("DTK_LIVE", "widgets")
-    return request.param, LABS[request.param]()
+@pytest.fixture(scope="module", params=LABS)
+def any_lab(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DTK_LIVE", "widgets")
+        return request.param, LABS[request.param]()
 
 
 def test_only_core_widgets_of_7_and_8(any_lab):

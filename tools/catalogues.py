@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import gettext
 import io
 import json
@@ -38,6 +39,7 @@ SAID = ("words", "caption", "title")  # names of texts that a figure says
 HEADER = "# Sentences of dtk. Written by tools/catalogues.py; the translations are by hand."
 
 
+@functools.cache
 def marked() -> Catalog:
     """Every sentence that is to be translated, with the files that have it."""
     found = Catalog(charset="utf-8")
