@@ -234,7 +234,7 @@ def run(
         from dtk import places  # with what speaks to Ray and Slurm, which a run here does without
 
         place = places.named(on)
-    job = launch.Job(
+    job = launch.RunJob(
         payload=request.pack(fn, args, kwargs),
         gpus=request.checked_gpus(more.gpus_per_worker, layout.workers, layout.replicas, here=on is None),
         **request.of_each_job(fn, seed, keras, more.start, timeout, more.record, force=force),
@@ -286,7 +286,7 @@ def baseline(
     request.check_times(timeout, None)
     more = request.options("baseline", options, only=("start", "argv", "record"))
     fn = program.what_to_call(fn, more.argv, args, kwargs)
-    job = launch.Job(
+    job = launch.RunJob(
         payload=request.pack(fn, args, kwargs),
         **request.of_each_job(fn, seed, keras, more.start, timeout, more.record, baseline_of=workers),
         workers=1,
@@ -304,7 +304,7 @@ def opened(path: str | Path) -> Run:
     return Run(folder, job["mode"], job["replicas"], job["seed"], [None] * job["workers"], seconds)
 
 
-def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
+def carry_out(job: launch.RunJob, began: float, quiet: bool = False) -> Run:
     """Runs a job that was checked and packed, quietly or not; began: `time.monotonic()` at the call of `dtk.run`."""
     if not quiet:
         say_ignored()
@@ -327,7 +327,7 @@ def carry_out(job: launch.Job, began: float, quiet: bool = False) -> Run:
     return Run(folder, job.mode, job.replicas, job.seed, results, seconds, picture, evaluated)
 
 
-def _starts(job: launch.Job, folder: RunFolder, began: float, quiet: bool) -> list[dict[str, Any]]:
+def _starts(job: launch.RunJob, folder: RunFolder, began: float, quiet: bool) -> list[dict[str, Any]]:
     """Starts the cluster, and again where it fails and may; returns the TF_CONFIGs of the start that went well."""
     for number in range(1, job.restarts + 1):
         try:
@@ -337,7 +337,7 @@ def _starts(job: launch.Job, folder: RunFolder, began: float, quiet: bool) -> li
     return _attempt(job, folder, began, job.restarts + 1, quiet)
 
 
-def _attempt(job: launch.Job, folder: RunFolder, began: float, number: int, quiet: bool) -> list[dict[str, Any]]:
+def _attempt(job: launch.RunJob, folder: RunFolder, began: float, number: int, quiet: bool) -> list[dict[str, Any]]:
     note = _(" on {place}", place=job.place.name) if job.place.name else ""
     if job.restarts:
         note += _(", attempt {number} of {most}", number=number, most=job.restarts + 1)

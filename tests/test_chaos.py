@@ -181,7 +181,7 @@ def carried_out(world):
     """What became of the run in that world, after all that must hold was looked at."""
     plan = world.plan
     world.others_look = lambda: look_in(world.folder)
-    job = launch.Job(
+    job = launch.RunJob(
         payload=b"",
         workers=plan.workers,
         replicas=1,

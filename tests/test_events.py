@@ -28,7 +28,7 @@ EACH = [
         norms=[True, False],
         blind="gan",
     ),
-    events.Outcome(1.1, loss=0.25, step=100),
+    events.EstimatorTrained(1.1, loss=0.25, step=100),
     events.Traced(1.2, optimizer="adam", clips=None, sparse=["table"], rate=None),
     events.Called(1.2, draws=["Dropout"]),
     events.Augments(1.3, draws=["RandomUniform"], python=[], files=["AUTO: TFRecordDataset"]),
@@ -36,7 +36,7 @@ EACH = [
     events.FaultCame(1.6, kind="kill", step=20, words="kill(worker=1, step=20)", number=0),
     events.Evaluating(1.7, step=None),
     events.Evaluation(1.9, started=1.7, step=20, metrics={"accuracy": 0.5, "confusion": [[1, 0], [0, 1]]}),
-    events.Ring(2.3, what="used", round=1, step=1, chunk=1, parts=None),
+    events.RingEvent(2.3, what="used", round=1, step=1, chunk=1, parts=None),
 ]
 
 

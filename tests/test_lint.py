@@ -41,6 +41,13 @@ def test_a_room_may_only_get_smaller(tmp_path, monkeypatch, lines, said):
     assert [said in sentence for sentence in found] == [True] * bool(said)
 
 
+def test_no_class_has_the_name_of_another(tmp_path):
+    for name, classes in {"one": "class Job: ...", "two": "class Cell:\n    class Job: ..."}.items():
+        (tmp_path / f"{name}.py").write_text(classes)
+    said = f"{tmp_path}/two.py:2: a class `Job` is in {tmp_path}/one.py:1, too: name one of them otherwise"
+    assert list(lint_code.same_names(tmp_path)) == [said]
+
+
 @pytest.fixture
 def copy(tmp_path):
     """A copy of the package and of its settings, to be broken."""

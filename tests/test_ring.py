@@ -10,13 +10,13 @@ import pytest
 from rings import all_reduce, gradient
 
 import dtk
-from dtk.records.events import Ring, of_kind
+from dtk.records.events import RingEvent, of_kind
 from dtk.view.ring import story
 from dtk.worker.ring import Neighbors, RingBroken, _Arrival, _parts_of
 
 
 def events_of(run, what):
-    found = [(corner.worker, event) for corner in run.folder.each for event in of_kind(corner.events, Ring)]
+    found = [(corner.worker, event) for corner in run.folder.each for event in of_kind(corner.events, RingEvent)]
     return [(worker, event) for worker, event in found if event.what == what]
 
 

@@ -10,7 +10,7 @@ from rings import all_reduce
 
 import dtk
 from dtk.records import Journal, RunFolder
-from dtk.records.events import Finished, Ring
+from dtk.records.events import Finished, RingEvent
 from dtk.records.tables import Recorded
 from dtk.view.palette import worker_color
 from dtk.view.ring import NO_MESSAGES, story
@@ -57,12 +57,12 @@ def fabricated(path, *, leave_out=(), finished=True):
     folder = RunFolder(path, 2)
     for worker, corner in enumerate(folder.each):
         journal = Journal(corner)
-        journal.event(Ring(0.1, what="split", round=1))
+        journal.event(RingEvent(0.1, what="split", round=1))
         for step, (out, back) in enumerate([(worker, 1 - worker), (1 - worker, worker)], 1):
             said = {"sent": {"chunk": out}, "received": {"chunk": back}, "used": {"chunk": back, "parts": [0, 1]}}
             for what, facts in said.items():
                 if (worker, what, step) not in leave_out:
-                    journal.event(Ring(step + 0.1, what=what, round=1, step=step, **facts))
+                    journal.event(RingEvent(step + 0.1, what=what, round=1, step=step, **facts))
         if finished:
             journal.event(Finished(9.0))
         journal.close()

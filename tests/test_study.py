@@ -12,7 +12,7 @@ from dtk.environment import here
 from dtk.records import Record
 from dtk.scaling import summary
 from dtk.studies import study as studies
-from dtk.studies.study import study_cells
+from dtk.studies.study import study_runs
 from dtk.worker.progress import progress
 
 STEPS = 6
@@ -147,8 +147,8 @@ def test_without_records_a_point_says_what_to_add():
 
 
 def test_the_other_curve_starts_from_the_same_point():
-    cells = study_cells([2, 4], None, 8, "both", 1)
-    cluster = {(c.workers, c.global_batch, c.scaling) for c in cells if c.kind == "cluster"}
+    runs = study_runs([2, 4], None, 8, "both", 1)
+    cluster = {(one.workers, one.global_batch, one.scaling) for one in runs if one.kind == "cluster"}
     assert cluster == {(2, 16, "strong, weak"), (4, 16, "strong"), (4, 32, "weak")}
 
 

@@ -19,7 +19,7 @@ from dtk.interactive.inspection import table
 from dtk.interactive.session import CellOutcome, Session, line_in_words
 from dtk.language import N_, _
 from dtk.launch import launch
-from dtk.launch.launch import Job
+from dtk.launch.launch import RunJob
 from dtk.live.text import named, workers_in_words
 from dtk.runs import Run
 from dtk.view.cluster_picture import ClusterPicture
@@ -298,7 +298,7 @@ class Cluster:
             equal, replicas = repair.settle(session, enable=any(end["op"] for end in outcome.errors.values()))
         raise _error_of(session, outcome, "" if equal else replicas)
 
-    def _job(self) -> Job:
+    def _job(self) -> RunJob:
         """The session's cells as a run's function."""
         from dtk.interactive.shell import replay  # with IPython, which a kernel need not have loaded
 

@@ -16,7 +16,7 @@ from dtk.interactive import serve
 from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.launch.folders import on_free_ports
-from dtk.launch.launch import Job
+from dtk.launch.launch import RunJob
 from dtk.launch.place import say_ignored
 from dtk.launch.warm import Localhost, ParentProcess, idle_seconds
 from dtk.records import RunFolder
@@ -87,7 +87,7 @@ class Started:
     listener: the socket in the session's directory where workers call; also one that comes later, in another's place.
     """
 
-    job: Job
+    job: RunJob
     folder: RunFolder
     clock: float
     configs: list[dict[str, Any]]
@@ -97,13 +97,13 @@ class Started:
     peers: list[Peer] = field(default_factory=list)
 
 
-def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> Job:
+def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> RunJob:
     """The job of a cluster; ClusterConfigError where it can't be."""
     request.check_sizes(workers, replicas, here=True)
     if environment.on_colab() and workers > 1:
         words = _("workers={workers}: Colab has room for one", workers=workers)
         raise ClusterConfigError(words, remedy="dtk.cluster(workers=1, replicas=2)")
-    job = Job(
+    job = RunJob(
         payload=ship.pack(serve, (min(idle_seconds(), MOST_SECONDS),), {}),
         **request.of_each_job(serve, seed, keras, start, None, record=False),
         workers=workers,
@@ -115,7 +115,7 @@ def checked(workers: Any, replicas: Any, seed: Any, keras: Any, start: str) -> J
     return job
 
 
-def start(job: Job) -> Started:
+def start(job: RunJob) -> Started:
     """Starts the workers and waits until each is ready. Whatever ends this, none is left that is not in the result."""
     clock = time.monotonic()
     say_ignored()
@@ -123,7 +123,7 @@ def start(job: Job) -> Started:
     return on_free_ports(folder, lambda: _started(job, folder, clock))
 
 
-def _started(job: Job, folder: RunFolder, clock: float) -> Started:
+def _started(job: RunJob, folder: RunFolder, clock: float) -> Started:
     source = Localhost().open(job, folder, lambda: None)
     configs, specs = launch.specs(job, folder, source, clock)
     started = Started(job, folder, clock, configs, specs, source, wire.listen(folder.path / wire.SOCKET))

@@ -54,7 +54,7 @@ class _Publisher(DisplayPublisher):
         os.write(1, f"\n{DISPLAYED.format(number=number)}\n".encode())
 
 
-class _Hook(DisplayHook):
+class _CellDisplayHook(DisplayHook):
     write_output_prompt = _nothing  # the label says whose it is
 
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
@@ -89,7 +89,7 @@ def make(folder: Path, names: dict[str, Any]) -> Shell:
 
     shell = Shell.instance(
         display_pub_class=_Publisher,
-        displayhook_class=_Hook,
+        displayhook_class=_CellDisplayHook,
         ipython_dir=str(folder / "tmp"),
         user_module=__main__,  # so that cloudpickle takes functions of cells by value, as in a notebook
     )

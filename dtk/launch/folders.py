@@ -23,7 +23,7 @@ import psutil
 from dtk import environment
 from dtk.errors import WorkerFailed
 from dtk.records import RunFolder, WorkerFolder
-from dtk.records.events import Evaluation, Outcome, of_kind
+from dtk.records.events import EstimatorTrained, Evaluation, of_kind
 from dtk.watch.explain import PORT_TAKEN
 
 T = TypeVar("T")
@@ -151,7 +151,7 @@ def on_free_ports(folder: RunFolder, start: Callable[[], T]) -> T:
 
 def result(worker: WorkerFolder, folder: RunFolder) -> Any:
     """What the worker's function returned; where that is None, what the Estimator that it trained came to."""
-    trained = of_kind(worker.events, Outcome)
+    trained = of_kind(worker.events, EstimatorTrained)
     if not trained or worker.result is not None:
         return worker.result
     # In one process train_and_evaluate evaluates itself; in a cluster the evaluator does.

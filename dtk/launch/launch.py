@@ -39,10 +39,11 @@ THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"
 OPEN = N_("TensorFlow's servers listen on every address of this machine while a run lasts; see {page}")
 
 Tick = Callable[[Sequence[Line]], None]
+TFConfig = dict[str, Any]  # of one worker
 
 
 @dataclass(frozen=True)
-class Job:
+class RunJob:
     """What is to be run, checked and packed: nothing in it can be wrong in a way that is found only later."""
 
     payload: bytes
@@ -72,11 +73,11 @@ class Job:
 # What a run's directory keeps of its job, as JSON, to be run once more (`job_of`): all but what has a file of its own
 # there, and what a further run does without; of that, the workers read the faults.
 _KEPT_ELSEWHERE = ("payload", "evaluator", "sources", "faults", "restarts", "place")
-AGAIN = tuple(each.name for each in fields(Job) if each.name not in _KEPT_ELSEWHERE)
+AGAIN = tuple(each.name for each in fields(RunJob) if each.name not in _KEPT_ELSEWHERE)
 
 
 @refused_by_the_machine()
-def launch(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str, Any]]:
+def launch(job: RunJob, reader: Reader, clock: float, tick: Tick) -> list[TFConfig]:
     """Runs the job to its end and returns the TF_CONFIGs by member; raises WorkerFailed, WorkerStalled or RunTimeout.
 
     `tick` is called about ten times a second with each member's state; `reader` looks at the members' files more often.
@@ -86,7 +87,7 @@ def launch(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str,
         return on_free_ports(reader.folder, lambda: _launched(job, reader, clock, tick))
 
 
-def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[str, Any]]:
+def _launched(job: RunJob, reader: Reader, clock: float, tick: Tick) -> list[TFConfig]:
     folder = reader.folder
     source = job.place.open(job, folder, lambda: tick([Line.of("starting")] * len(folder.members)))
     configs, found = specs(job, folder, source, clock)
@@ -96,16 +97,16 @@ def _launched(job: Job, reader: Reader, clock: float, tick: Tick) -> list[dict[s
     return configs
 
 
-def specs(job: Job, folder: RunFolder, source: Source, clock: float) -> tuple[list[dict[str, Any]], list[WorkerSpec]]:
+def specs(job: RunJob, folder: RunFolder, source: Source, clock: float) -> tuple[list[TFConfig], list[WorkerSpec]]:
     """Each member's TF_CONFIG ([] where the job has no cluster), and what starts it."""
     members, beside = folder.members, job.evaluator is not None
     configs = tf_configs(source.addresses(len(members)), evaluator=beside) if job.mode == "cluster" else []
-    of_each: list[dict[str, Any] | None] = [*configs] if configs else [None] * len(members)
+    of_each: list[TFConfig | None] = [*configs] if configs else [None] * len(members)
     machines = [source.machine(member.worker, folder, job.share) for member in members]
     return configs, [spec(job, *each, clock) for each in zip(machines, members, of_each, strict=True)]
 
 
-def write_job(path: Path, job: Job) -> None:
+def write_job(path: Path, job: RunJob) -> None:
     """Writes down what is to be run, for the workers and for `job_of`."""
     (path / "function.pkl").write_bytes(job.payload)
     if job.evaluator is not None:
@@ -115,14 +116,14 @@ def write_job(path: Path, job: Job) -> None:
     (path / "job.json").write_text(as_json(job))
 
 
-def as_json(job: Job) -> str:
+def as_json(job: RunJob) -> str:
     """What job.json has of it."""
     faults = [asdict(fault) for fault in job.faults]
     return json.dumps({name: getattr(job, name) for name in AGAIN} | {"faults": faults})
 
 
 @refused_by_the_machine()
-def new_folder(job: Job) -> RunFolder:
+def new_folder(job: RunJob) -> RunFolder:
     """A fresh directory with what the workers need to begin."""
     folder = folders.fresh(job.workers, job.evaluator is not None)
     write_job(folder.path, job)
@@ -136,7 +137,7 @@ def _versions() -> str:
     return json.dumps(environment.versions("tensorflow", "keras", "tf_keras"))
 
 
-def spec(job: Job, machine: Machine, member: WorkerFolder, config: dict[str, Any] | None, clock: float) -> WorkerSpec:
+def spec(job: RunJob, machine: Machine, member: WorkerFolder, config: TFConfig | None, clock: float) -> WorkerSpec:
     """What starts one member on its machine."""
     env = {**_environment(job, machine, config), **request.gpu_environment(job.gpus, member.worker)}
     env["TMPDIR"] = str(machine.dir / member.path.name / "tmp")
@@ -160,7 +161,7 @@ def spec(job: Job, machine: Machine, member: WorkerFolder, config: dict[str, Any
     }
 
 
-def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> dict[str, str]:
+def _environment(job: RunJob, machine: Machine, config: TFConfig | None) -> dict[str, str]:
     """The environment there without its TF_CONFIG and proxies, with a fair share of the cores."""
     env = environment.for_workers(machine.env)
     fair = str(max(1, machine.cores // machine.share))
@@ -180,14 +181,14 @@ def _environment(job: Job, machine: Machine, config: dict[str, Any] | None) -> d
     return {name: value for name, value in {**env, **job.env}.items() if value is not None}
 
 
-def _own_core(job: Job, worker: int, env: dict[str, str]) -> int | None:
+def _own_core(job: RunJob, worker: int, env: dict[str, str]) -> int | None:
     """The core that a worker keeps to, if any: not with `DTK_PIN=0`, and not with more threads than are fair."""
     if env.get("DTK_PIN") == "0" or env.get(THREADS[0]) != str(max(1, environment.cores() // job.share)):
         return None
     return limits.own_core(worker, job.share)
 
 
-def _wait(members: Members, job: Job, clock: float, tick: Tick) -> None:
+def _wait(members: Members, job: RunJob, clock: float, tick: Tick) -> None:
     folder, watch = members.folder, members.watch
     since, awaited = time.monotonic(), folder.each
     alone = False  # whether it was said that no strategy joins the workers
@@ -361,7 +362,7 @@ def folder_of(path: Path) -> RunFolder:
         raise ClusterConfigError(_(words, folder=path)) from None
 
 
-def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = None) -> Job:
+def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = None) -> RunJob:
     """The job of the run in `folder`, with changes; without its faults and restarts.
 
     payload: what is called, packed; None: what the directory has.
@@ -377,7 +378,7 @@ def job_of(folder: RunFolder, changes: dict[str, Any], payload: bytes | None = N
         words = N_("{folder} has no {file}: run it anew")
         raise ClusterConfigError(_(words, folder=folder.path, file=Path(error.filename).name)) from None
     known = {name: facts[name] for name in AGAIN if name in facts}  # of any version of dtk
-    job = Job(payload=payload, evaluator=beside, sources=sources, **known)
+    job = RunJob(payload=payload, evaluator=beside, sources=sources, **known)
     changed: dict[str, Any] = {**changes, "without": tuple(changes.get("without", job.without))}
     if job.share == job.workers:
         changed.setdefault("share", changes.get("workers", job.workers))
@@ -393,7 +394,7 @@ def whom(replicas: int, pipelines: int = 1) -> str:
 
 def follower_of(
     run: RunFolder, source: RunFolder, replicas: int, levels: Mapping[int, float], how: Mapping[str, int], steps: int
-) -> Job:
+) -> RunJob:
     """What a follower of `run` runs: the function of `source`, in one process with so many replicas.
 
     What was switched off in the run is switched off in its follower. how: "counts", how many replicas the function is

@@ -24,7 +24,7 @@ from dtk.watch.signs import Vitals
 from dtk.worker.process import WorkerSpec
 
 if TYPE_CHECKING:
-    from dtk.launch.launch import Job
+    from dtk.launch.launch import RunJob
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Place(Protocol):
 
     name: str = ""
 
-    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Source:
+    def open(self, job: RunJob, folder: RunFolder, tick: Callable[[], None]) -> Source:
         """Machines for the members of the run in `folder`, ready to start them.
 
         tick: called about ten times a second meanwhile.

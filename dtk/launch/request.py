@@ -191,7 +191,7 @@ def of_each_job(
     baseline_of: int = 0,
     force: bool = False,
 ) -> dict[str, Any]:
-    """The fields of a Job that a cluster and a baseline (of so many workers) have, but for the call itself."""
+    """The fields of a RunJob that a cluster and a baseline (of so many workers) have, but for the call itself."""
     if environment.here() is not None:  # what it starts would import the file and start workers, and so without end
         raise ClusterConfigError(
             _("a worker can't start workers: it has imported a file that calls dtk.run or dtk.baseline as it is read"),

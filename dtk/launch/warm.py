@@ -26,7 +26,7 @@ from dtk.watch.signs import Vitals, vitals
 from dtk.worker.process import WorkerSpec
 
 if TYPE_CHECKING:
-    from dtk.launch.launch import Job
+    from dtk.launch.launch import RunJob
 
 # Imported by a warm parent, in this order; those that are not installed are passed over, except TensorFlow.
 PRELOAD = ("tensorflow", "keras", "tf_keras", "tensorflow_datasets")
@@ -214,7 +214,7 @@ def is_warm(fork: bool) -> bool:
 class Localhost(Place):
     """This machine, the only place that forks its workers from the kernel's own warm parent."""
 
-    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> ParentProcess:
+    def open(self, job: RunJob, folder: RunFolder, tick: Callable[[], None]) -> ParentProcess:
         source = parent(job.fork)
         source.wait_ready(tick)
         return source

@@ -38,7 +38,7 @@ from dtk.worker import ship
 from dtk.worker.process import WorkerSpec
 
 if TYPE_CHECKING:
-    from dtk.launch.launch import Job
+    from dtk.launch.launch import RunJob
 
 START_SECONDS = 300.0  # for an agent to say what its machine is, and for workers to be started: TensorFlow's import
 ANSWER_SECONDS = 30.0
@@ -446,7 +446,7 @@ class Engine(Place):
         """
         raise NotImplementedError
 
-    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Source:
+    def open(self, job: RunJob, folder: RunFolder, tick: Callable[[], None]) -> Source:
         """Machines for the members of the run in `folder`, ready to start them; those of the run before, if it can."""
         count = len(folder.members)
         if self._run not in (None, folder.path):

@@ -17,7 +17,7 @@ from dtk.errors import ClusterConfigError, one_of
 from dtk.language import N_, _
 from dtk.launch import launch, request
 from dtk.launch.agent import MODULES
-from dtk.launch.launch import Job
+from dtk.launch.launch import RunJob
 from dtk.launch.outside import PORT, PROGRAM
 from dtk.places import engine
 from dtk.worker import ship
@@ -70,7 +70,7 @@ def export(
     fields = request.of_each_job(fn, seed, keras, "cold", None, record, force=True)  # the image has a Keras of its own
     if text is not None:
         fields["program"] = PROGRAM
-    job = Job(states=record, payload=payload, workers=workers, share=workers, **fields)
+    job = RunJob(states=record, payload=payload, workers=workers, share=workers, **fields)
     _write(folder, job, text)
     said = _start(kind, folder, job, image)
     what = _("`{program}`, a program that can be read and changed", program=PROGRAM)
@@ -114,7 +114,7 @@ def _program(found: Written, fn: Any, call: str) -> str:
     return "\n\n\n".join([head, found.text(), main])
 
 
-def _write(folder: Path, job: Job, text: str | None) -> None:
+def _write(folder: Path, job: RunJob, text: str | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     launch.write_job(folder, job)
     if text is not None:
@@ -127,7 +127,7 @@ def _write(folder: Path, job: Job, text: str | None) -> None:
         (home / name).write_bytes(content)
 
 
-def _start(kind: str, folder: Path, job: Job, image: str | None) -> str:
+def _start(kind: str, folder: Path, job: RunJob, image: str | None) -> str:
     """Writes what starts it, files of `templates/` with each @name@ replaced; returns what the README says of it."""
     versions = environment.versions("tensorflow", "dtk")
     known = {"name": job_name(folder.name), "workers": job.workers, "image": image, "port": PORT, **versions}

@@ -29,7 +29,7 @@ from dtk.places.engine import Engine, LentMachine, OnMessage, enough
 from dtk.worker.process import signal_below
 
 if TYPE_CHECKING:
-    from dtk.launch.launch import Job
+    from dtk.launch.launch import RunJob
     from dtk.launch.place import Source
     from dtk.records import RunFolder
 
@@ -154,7 +154,7 @@ class Practice(Hosts):
 
     # ---- what an engine does
 
-    def open(self, job: Job, folder: RunFolder, tick: Callable[[], None]) -> Source:
+    def open(self, job: RunJob, folder: RunFolder, tick: Callable[[], None]) -> Source:
         """Machines for the members of the run in `folder`; others in the place of lost ones."""
         self._clear()
         return super().open(job, folder, tick)

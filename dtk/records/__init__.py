@@ -243,7 +243,7 @@ class RunFolder:
 
     @property
     def job(self) -> dict[str, Any]:
-        """How the run was asked for, by the names of `dtk.launch.launch.Job`."""
+        """How the run was asked for, by the names of `dtk.launch.launch.RunJob`."""
         return json.loads((self.path / "job.json").read_text())
 
     def worker(self, index: int) -> WorkerFolder:

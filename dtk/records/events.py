@@ -131,7 +131,7 @@ class Loop(Event, state="loop"):
             object.__setattr__(self, "scope", Scope(**self.scope))
 
 
-class Outcome(Event, state="outcome"):
+class EstimatorTrained(Event, state="outcome"):
     """An Estimator's train() came to its end. loss: the last, None without a step. step: the global step."""
 
     loss: float | None
@@ -228,7 +228,7 @@ class Evaluation(Event, state="evaluation"):
 # ---- `dtk.ring`: an all-reduce by hand
 
 
-class Ring(Event, state="ring"):
+class RingEvent(Event, state="ring"):
     """Something in the ring. round, step: the numbers of the all-reduce and of the exchange in it, from 1.
 
     what: "split" (a gradient was cut into chunks; a round begins), "sent" (a chunk leaves for the next worker),

@@ -23,7 +23,7 @@ from dtk.scaling.prediction import fit
 from dtk.scaling.summary import MEASURES, busy, measures, study_summary
 
 
-class Cell(NamedTuple):
+class StudyRun(NamedTuple):
     """One run of a study. scaling: the curves that it belongs to, "strong", "weak" or "strong, weak".
 
     kind: "cluster", "baseline" (one process on one device) or "ceiling" (workers without communication).
@@ -55,7 +55,7 @@ class Study:
         global_batch and per_replica_batch (examples), repeat, examples_per_second, the parts of a step (s,
         `dtk.scaling.timing`), and failed: what went wrong, or "".
         """
-        table = pandas.DataFrame(self.rows, columns=[*Cell._fields, *MEASURES, "failed"])
+        table = pandas.DataFrame(self.rows, columns=[*StudyRun._fields, *MEASURES, "failed"])
         return table.astype(dict.fromkeys(MEASURES, "float64"))
 
     @property
@@ -109,16 +109,16 @@ def study(
     """
     from tqdm.auto import tqdm
 
-    cells = study_cells(workers, global_batch, per_replica_batch, scaling, repeats)
-    threads = _threads("dtk.study", max(cell.workers for cell in cells), force)
-    jobs = [(cell, _job(fn, cell, threads)) for cell in cells]
+    runs = study_runs(workers, global_batch, per_replica_batch, scaling, repeats)
+    threads = _threads("dtk.study", max(planned.workers for planned in runs), force)
+    jobs = [(planned, _job(fn, planned, threads)) for planned in runs]
     random.Random(0).shuffle(jobs)
     found = Study([], str(getattr(getattr(fn, "func", fn), "__name__", type(fn).__name__)))  # a partial has a func
     bar = tqdm(total=len(jobs), unit=_("run"), disable=environment.live_mode() == "off")
     with bar, environment.quiet():
-        for cell, job in jobs:
-            bar.set_description(f"{cell.kind}, {cell.workers} × {cell.per_replica_batch}")  # noqa: RUF001
-            found.rows.append({**cell._asdict(), **_measure(job, cell)})
+        for planned, job in jobs:
+            bar.set_description(f"{planned.kind}, {planned.workers} × {planned.per_replica_batch}")  # noqa: RUF001
+            found.rows.append({**planned._asdict(), **_measure(job, planned)})
             bar.update()
     failed = [row["failed"] for row in found.rows if row["failed"]]
     if failed:
@@ -127,12 +127,12 @@ def study(
     return found
 
 
-def _job(fn: Any, cell: Cell, threads: int) -> launch.Job:
-    """What is run for a cell; every process of a ceiling gets the batch that a replica has."""
-    batch = cell.global_batch if cell.kind == "cluster" else cell.per_replica_batch
-    mode = {"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[cell.kind]
+def _job(fn: Any, planned: StudyRun, threads: int) -> launch.RunJob:
+    """What is run for it; every process of a ceiling gets the batch that a replica has."""
+    batch = planned.global_batch if planned.kind == "cluster" else planned.per_replica_batch
+    mode = {"cluster": "cluster", "ceiling": "apart", "baseline": "single"}[planned.kind]
     payload, keras = request.pack(fn, (), {"global_batch": batch}), request.checked_keras(None, fn)
-    return measured_job(payload, cell.workers, threads, mode=mode, keras=keras)
+    return measured_job(payload, planned.workers, threads, mode=mode, keras=keras)
 
 
 def _checked_counts(workers: Any) -> list[int]:
@@ -158,20 +158,20 @@ def _threads(function: str, workers: int, force: bool) -> int:
     return max(1, environment.cores() // workers)
 
 
-def measured_job(payload: Any, workers: int, threads: int, env: Mapping[str, Any] = {}, **more: Any) -> launch.Job:
-    """A run on a cluster, of which no states are wanted. threads: 0 for TensorFlow's default. more: of the `Job`."""
+def measured_job(payload: Any, workers: int, threads: int, env: Mapping[str, Any] = {}, **more: Any) -> launch.RunJob:
+    """A run on a cluster, of which no states are wanted. threads: 0 for TensorFlow's default. more: other fields."""
     env = {**dict.fromkeys(launch.THREADS, str(threads) if threads else None), **env}
     more |= {"fork": request.fork("auto"), "stall_timeout": 60.0, "states": False, "env": env}
-    return launch.Job(payload, workers, share=workers, **more)
+    return launch.RunJob(payload, workers, share=workers, **more)
 
 
-def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
+def _measure(job: launch.RunJob, planned: StudyRun) -> dict[str, Any]:
     try:
         request.check_memory(job.workers, job.fork)
         run = carry_out(job, time.monotonic())
     except DtkError as error:
         return {"failed": str(error)}
-    found = measures(run, cell.kind)
+    found = measures(run, planned.kind)
     words = _(
         "no step after the first was recorded on every worker: add dtk.Recorder() to fit's callbacks, or "
         "dtk.record_step to a loop, and train some 20 steps or more"
@@ -182,7 +182,7 @@ def _measure(job: launch.Job, cell: Cell) -> dict[str, Any]:
 # ---- which runs a study takes, checked before any process starts
 
 
-def study_cells(workers: Any, global_batch: Any, per_replica_batch: Any, scaling: Any, repeats: Any) -> list[Cell]:
+def study_runs(workers: Any, global_batch: Any, per_replica_batch: Any, scaling: Any, repeats: Any) -> list[StudyRun]:
     """All runs of a study."""
     counts = _checked_counts(workers)
     whole_number("repeats", repeats)
@@ -199,7 +199,7 @@ def study_cells(workers: Any, global_batch: Any, per_replica_batch: Any, scaling
                 runs.append(("ceiling", count, whole, each))
             for run in runs:
                 curves.setdefault(run, {})[curve] = None
-    return [Cell(", ".join(found), *run, number) for number in range(1, repeats + 1) for run, found in curves.items()]
+    return [StudyRun(", ".join(of), *run, number) for number in range(1, repeats + 1) for run, of in curves.items()]
 
 
 def _curves(counts: Sequence[int], whole: Any, each: Any, scaling: Any) -> dict[str, int]:

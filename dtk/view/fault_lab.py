@@ -28,7 +28,7 @@ _SECONDS_PER_STEP, _STALL_TIMEOUT = 0.05, 5.0
 _NAMES = "4em"  # width of the controls' names
 
 
-class Outcome(NamedTuple):
+class FaultEffect(NamedTuple):
     """The end of a run with a fault. answer: a key of ANSWERS; None where the fault was not triggered.
 
     words: dtk's own. seconds: from the fault to the end of the run, None where unknown.
@@ -39,20 +39,20 @@ class Outcome(NamedTuple):
     seconds: float | None
 
 
-def seen(fault: faults.Fault, outcome: Any) -> Outcome:
+def seen(fault: faults.Fault, outcome: Any) -> FaultEffect:
     """Return what a run, or the error that it ended with, shows of a fault."""
     at = [event.at for corner in outcome.folder.each for event in of_kind(corner.events, FaultCame)]
     attempts = outcome.folder.attempts
     words = f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, DtkError) else _("finished, without an error")
     if not at:
-        return Outcome(None, _("{words}; {fault} never came", words=words, fault=fault), None)
+        return FaultEffect(None, _("{words}; {fault} never came", words=words, fault=fault), None)
     if isinstance(outcome, WorkerStalled):
         answer = "stalled"
     elif isinstance(outcome, WorkerFailed):
         answer = "lost" if outcome.reason == "lost" else "named"
     else:
         answer = "nan" if outcome.records.loss.isna().any() else "slower"
-    return Outcome(answer, words, attempts[-1].ended - at[0] if attempts else None)
+    return FaultEffect(answer, words, attempts[-1].ended - at[0] if attempts else None)
 
 
 def fault_lab(
@@ -116,7 +116,7 @@ class FaultLab(Displayed):
 
         self._run, self._fn, self._workers = run, fn, workers
         self._options = {"stall_timeout": _STALL_TIMEOUT, **options}
-        self.seen: Outcome | None = None
+        self.seen: FaultEffect | None = None
         self.title, self.page = "faults", f"<pre>{html.escape(_page(fn, workers, steps))}</pre>"
         self.kind = choice(_kinds(workers), CHOICES[0], _("fault"), _NAMES)
         self.worker = number(workers - 1, 0, workers - 1, _("worker"), _NAMES)

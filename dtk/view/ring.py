@@ -11,7 +11,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from dtk.language import N_, _
 from dtk.records import RunFolder
-from dtk.records.events import Finished, Ring, of_kind
+from dtk.records.events import Finished, RingEvent, of_kind
 from dtk.records.tables import Recorded
 from dtk.view.canvas import axes, blank, headline, ink, legend_below, on, only_text
 from dtk.view.palette import worker_color, worker_name
@@ -48,7 +48,7 @@ class Story:
 
 def story(folder: RunFolder) -> Story | None:
     """Reconstruct the run's first all-reduce from its messages; None where no worker wrote of one."""
-    events = [(corner.worker, event) for corner in folder.each for event in of_kind(corner.events, Ring)]
+    events = [(corner.worker, event) for corner in folder.each for event in of_kind(corner.events, RingEvent)]
     # By kind, worker and step, a split's step being 0.
     seen = {(event.what, worker, event.step): event for worker, event in events if event.round == 1}
     if not seen:

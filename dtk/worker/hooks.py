@@ -19,7 +19,7 @@ from dtk.compat.per_replica import scope_of
 from dtk.environment import Here, here, training_ended
 from dtk.errors import ClusterConfigError
 from dtk.language import N_, _
-from dtk.records.events import Called, Loop, Optimizer, Outcome, Training
+from dtk.records.events import Called, EstimatorTrained, Loop, Optimizer, Training
 from dtk.worker.progress import Known, Progress, check_strategy, evaluated, evaluating, progress, say_unrecorded
 
 
@@ -257,7 +257,7 @@ class EstimatorListener:
 
     def trained(self, loss: Any) -> None:
         loss = None if loss is None else float(loss)
-        self.place.journal.event(Outcome(self.place.now(), loss=loss, step=self.recording.global_step))
+        self.place.journal.event(EstimatorTrained(self.place.now(), loss=loss, step=self.recording.global_step))
 
     def evaluation(self, evaluate: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         started = evaluating(self.place)

@@ -1,7 +1,7 @@
 """`dtk.ring`: a worker's place in a ring of workers, for an all-reduce by hand. No TensorFlow.
 
 The all-reduce itself, which chunk to send, what to do with the one that comes, is the learner's. Here are the
-connections, and the book that is kept of them: each message goes to the worker's events (`dtk.records.events.Ring`).
+connections, and what is recorded of them: each message is an event of the worker (`RingEvent` of `dtk.records.events`).
 
 A round begins with each `split`; steps count its exchanges, from 1. parts: the workers whose gradient is in the
 chunk's sum, a worker twice that was added twice; None where the numbers are something else. What was done with a
@@ -24,8 +24,7 @@ import numpy as np
 from dtk.environment import Here, here
 from dtk.errors import ClusterConfigError, DtkError, seconds
 from dtk.language import N_, _
-from dtk.records.events import Ring as RingEvent
-from dtk.records.events import of_kind
+from dtk.records.events import RingEvent, of_kind
 from dtk.worker import wire
 from dtk.worker.progress import progress
 
