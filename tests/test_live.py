@@ -54,9 +54,9 @@ def test_text_caps_a_worker_and_names_its_log(folder, capsys):
 
 def test_of_a_program_all_is_printed(folder, capsys):
     view = text.TextView(Reader(folder), 1, "run", whole=True)
-    write(folder, 0, "".join(f"line {i}\n" for i in range(50_000)))
+    write(folder, 0, "".join(f"line {i}\n" for i in range(10_000)))
     view.close("finished", finished=True)
-    assert capsys.readouterr().out.splitlines()[1:-1] == [f"[worker 0] line {i}" for i in range(50_000)]
+    assert capsys.readouterr().out.splitlines()[1:-1] == [f"[worker 0] line {i}" for i in range(10_000)]
 
 
 def test_text_tells_the_progress_every_few_seconds(folder, capsys, monkeypatch):
