@@ -122,14 +122,13 @@ def seconds(name: str, value: Any) -> float:
     return float(value)
 
 
-def command(*extras: str) -> str:
-    """What installs them.
+def command(extra: str) -> str:
+    """The command that installs an optional dependency.
 
-    >>> command("keras2", "tensorboard")
-    'pip install "dtk-toolkit[keras2,tensorboard]"'
+    >>> command("keras2")
+    'pip install "dtk-toolkit[keras2]"'
     """
-    assert set(extras) <= set(_MODULES)
-    return f'pip install "{DISTRIBUTION}[{",".join(extras)}]"'
+    return f'pip install "{DISTRIBUTION}[{extra}]"'
 
 
 def need(extra: str, who: str) -> None:
