@@ -209,9 +209,7 @@ def live_mode() -> str:
     asked = os.environ.get("DTK_LIVE", "").lower()
     if asked in ("widgets", "text", "off"):
         return asked
-    if os.environ.get("CI"):
-        return "off"
-    return "widgets" if in_notebook() else "text"
+    return "off" if os.environ.get("CI") else "widgets" if in_notebook() else "text"
 
 
 def in_notebook() -> bool:

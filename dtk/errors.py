@@ -237,8 +237,7 @@ def cell_here() -> str:
 def folded(lines: list[str]) -> list[str]:
     """A traceback's text with the frames of libraries folded: the learner's own lines are what helps.
 
-    Those of this notebook are named as IPython names them: `Cell In[5], line 3`. What TensorFlow says of a node of its
-    graph is left out.
+    Those of this notebook are named as IPython names them: `Cell In[5], line 3`. A graph's nodes are left out.
     """
     shown: list[str] = []
     inside: list[str] = []  # the libraries of the frames that are being folded

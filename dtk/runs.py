@@ -97,11 +97,7 @@ class Run(RunLike):
         return self._followers[switches][0]
 
     def followed(
-        self,
-        source: Run,
-        replicas: int = 1,
-        levels: dict[int, float] | None = None,
-        **how: int,
+        self, source: Run, replicas: int = 1, levels: dict[int, float] | None = None, **how: int
     ) -> tuple[Run, list[dict[str, Any]]]:
         """Runs the function of `source` in one process, each step from the state that this run recorded.
 

@@ -150,8 +150,7 @@ def causes(spec: dict[str, Any]) -> set[str]:
 
 class Verdict(NamedTuple):
     """verdict: "pass", "true" (a cause that is in the spec), "candidates" (unknown, the cause among `.also`), "open"
-    (not decidable), or a defect: "FALSE PASS", "FALSE CAUSE", "NO CAUSE", "FAILED". said: what dtk said. named: the key
-    that it named.
+    (not decidable), or a defect: "FALSE PASS", "FALSE CAUSE", "NO CAUSE", "FAILED". said: by dtk. named: the key.
     """
 
     verdict: str

@@ -22,8 +22,7 @@ LEFT_OUT = [
     )
 ]
 IN_WORDS = {"rtol=1e-4": "10000 "}  # 1 part in 10,000 is verify's
-# Numbers of a lesson's sentences that its cells don't make: counts of data, defaults, sums of two numbers, measurements
-# of others.
+# Numbers of a lesson's sentences that its cells don't make: counts of data, defaults, sums, others' measurements.
 ELSEWHERE = {
     "03_mirrored_strategy": "1000 0..1",
     "05_custom_loop": "0..1",

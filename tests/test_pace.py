@@ -62,10 +62,8 @@ def test_what_lies_between_epochs_is_not_in_the_steps():
 
 
 def test_steps_that_take_turns_have_no_culprit(tmp_path):
-    rows = []
-    for step in range(1, 21):
-        late = step % 2
-        rows += [(w, w, step, 1, 0.5, 64, step + 0.5 * (w == late), step + 0.99) for w in (0, 1)]
+    late = [(w, step, 0.5 * (w == step % 2)) for step in range(1, 21) for w in (0, 1)]
+    rows = [(w, w, step, 1, 0.5, 64, step + by, step + 0.99) for w, step, by in late]
     assert last_to_begin(step_times(frame(rows)))[1] == pytest.approx(0.5, abs=0.05)
     ax = dtk.plot.timeline(fabricate(tmp_path, steps=20))
     assert ax.get_label().startswith("The first step ended after")
@@ -99,11 +97,8 @@ def test_a_worker_without_a_step_leaves_nothing_to_enlarge(tmp_path):
 
 def two_workers(steps: int = 4, seconds: float = 0.5, late: float = 0.125):
     """Worker 1 begins each step `late` seconds after worker 0; both end it at the same moment."""
-    rows = []
-    for i in range(steps):
-        begin, end = 10 + i * seconds, 10 + (i + 1) * seconds
-        rows += [(0, 0, i + 1, 1, 0.5, 64, begin, end), (1, 1, i + 1, 1, 0.5, 64, begin + late, end)]
-    return rows
+    spans = [(i + 1, 10 + i * seconds, 10 + (i + 1) * seconds) for i in range(steps)]
+    return [(w, w, step, 1, 0.5, 64, begin + w * late, end) for step, begin, end in spans for w in (0, 1)]
 
 
 def test_the_early_worker_waits_and_the_last_one_does_not():

@@ -16,8 +16,7 @@ from dtk.scaling import shares as scaling
 
 BANK = Path(__file__).parent.parent / "docs" / "teaching" / "questions.gift"
 
-# The part of GIFT that the bank keeps to, a line an answer: so a forgotten backslash fails here, and is not a question
-# that Moodle cuts off.
+# The part of GIFT that the bank keeps to, a line an answer: a forgotten backslash fails here, and is not cut by Moodle.
 WORDS = r"(?:\\[~=#{}:\\]|[^\\~=#{}:\n])+"  # these characters mean something else without a backslash
 NUMBER = r"-?\d+(?:\.\d+)?"
 QUESTION = re.compile(

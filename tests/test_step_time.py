@@ -28,10 +28,8 @@ def with_reductions(path, workers=2, late=0.3):
 
 def parts_drawn(ax):
     """By row and color, the widths of the bars."""
-    found = {}
-    for bar in ax.patches:
-        found[(round(bar.get_y() + bar.get_height() / 2), to_hex(bar.get_facecolor()).upper())] = bar.get_width()
-    return found
+    bars = [(bar, round(bar.get_y() + bar.get_height() / 2)) for bar in ax.patches]
+    return {(row, to_hex(bar.get_facecolor()).upper()): bar.get_width() for bar, row in bars}
 
 
 def test_a_bar_a_worker_with_its_parts(tmp_path):

@@ -35,11 +35,8 @@ def drawn(*switches):
         "categories": lambda: random.categorical(tf.constant(LOGITS), 40, dtype=tf.int32),
         "categories of a seed": lambda: random.stateless_categorical(tf.constant(LOGITS), 40, seed),
     }
-    found = {}
-    for kind, draw in kinds.items():
-        step = tf.function(draw)
-        found[kind] = [step().numpy(), step().numpy()], [draw().numpy(), draw().numpy()]
-    return found
+    ways = {kind: (tf.function(draw), draw) for kind, draw in kinds.items()}
+    return {kind: [[way().numpy(), way().numpy()] for way in both] for kind, both in ways.items()}
 
 
 @pytest.fixture(scope="module")

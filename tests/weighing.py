@@ -25,8 +25,7 @@ def weighed(start: Callable[..., dtk.Run], name: str, slip: str | None = None, *
 def unrecorded(strategy: Any, name: str, slip: str | None) -> list[np.ndarray]:
     """In a worker. TensorFlow hands each variable to a creator scope, whoever makes it: models, optimizers, metrics.
 
-    `dtk.Recorder` and `dtk.record_step` are replaced by what does nothing; programs look them up when they run, so
-    they get these.
+    `dtk.Recorder` and `dtk.record_step` are replaced by what does nothing; programs look them up when they run.
     """
     import tensorflow as tf
 

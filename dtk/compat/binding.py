@@ -90,9 +90,7 @@ def _narrowed(given: bytes) -> bytes:
     (family,) = struct.unpack_from("=H", given)
     if family == socket.AF_INET6 and given[8:24] == bytes(16):
         return given[:8] + bytes(10) + b"\xff\xff" + _address + given[24:]
-    if family == socket.AF_INET and given[4:8] == bytes(4):
-        return given[:4] + _address + given[8:]
-    return given
+    return given[:4] + _address + given[8:] if family == socket.AF_INET and given[4:8] == bytes(4) else given
 
 
 def _places(value: int) -> Iterator[int]:

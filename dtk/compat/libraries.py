@@ -142,6 +142,4 @@ def the_other_keras_2() -> str | None:
     `load_model` of the first makes models of the second out of a `.keras` file, with initial instead of saved
     weights, and says nothing (keras 2.15.0 and tf_keras 2.15.1; Keras 3 registers nothing there).
     """
-    if installed_keras_2() is None:
-        return None
-    return "keras" if keras_2_chosen() else "tf_keras"
+    return None if installed_keras_2() is None else "keras" if keras_2_chosen() else "tf_keras"

@@ -1,8 +1,7 @@
 """Switches off, in a worker, what each replica rightly does by itself: `Run.again(without=…)`.
 
 Batch norm of Keras 3 and tf_keras, and the functions that most random numbers of TensorFlow 2.15 to 2.21 come from
-(gamma, Poisson and binomial ones are left as they are). Only in workers of runs that are made to decide something, so
-nothing of it has to go.
+(gamma, Poisson and binomial ones are left as they are). Only in workers of runs that are made to decide something.
 """
 
 from __future__ import annotations

@@ -107,10 +107,9 @@ class Cluster:
             return None
         import pandas as pd
 
-        rows = []
-        for peer in self._session.peers:
-            does = self._session.cells[peer.running - 1].name if peer.running else _("waits for a cell")
-            rows.append((peer.name, _("ended") if peer.lost is not None else does))
+        cells, peers = self._session.cells, self._session.peers
+        does = [cells[peer.running - 1].name if peer.running else _("waits for a cell") for peer in peers]
+        rows = [(each.name, _("ended") if each.lost is not None else does[k]) for k, each in enumerate(peers)]
         table = pd.DataFrame(rows, columns=[repr(self)[1:-1], ""]).to_html(index=False)
         return f"{table}<p><code>{html.escape(str(self._session.started.folder.path))}</code></p>"
 

@@ -399,8 +399,7 @@ def follower_of(
 
     What was switched off in the run is switched off in its follower. how: "counts", how many replicas the function is
     told that there are, "cluster", how many workers its TF_CONFIG has, "pipelines", as how many workers it reads by,
-    "each", with how many replicas each, "anew", whether it was followed like this before. steps: how many it will make,
-    for who waits.
+    "each", with how many replicas each, "anew", whether it was followed like this before. steps: that it will make.
     """
     job = job_of(source, {"without": job_of(run, {}).without})
     env = dict(job.env)

@@ -123,8 +123,7 @@ class ParentProcess(Source):
             share=share,
             dir=folder.path,
             cwd=os.getcwd(),
-            # "" means the directory one is in; a worker that changes directory would lose the modules beside the
-            # notebook.
+            # "" means the directory one is in: after a change of directory modules beside the notebook were lost.
             sys_path=[path or os.getcwd() for path in sys.path],
         )
 

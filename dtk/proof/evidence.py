@@ -68,11 +68,8 @@ class Evidence:
     def named(self) -> dict[str, np.ndarray]:
         """The shares of each loss of a step, `(steps, replicas)`, by name, where steps have several; else {}."""
         table = self.run.records
-        names = [str(column) for column in table.columns if str(column).startswith(NAMED)]
-        return {
-            name.removeprefix(NAMED): np.nan_to_num(by_step(table, name).to_numpy(), nan=0.0)[: self.steps]
-            for name in names
-        }
+        named = {name: by_step(table, name).to_numpy() for name in map(str, table.columns) if name.startswith(NAMED)}
+        return {name.removeprefix(NAMED): np.nan_to_num(its, nan=0.0)[: self.steps] for name, its in named.items()}
 
     @cached_property
     def prints(self) -> np.ndarray:
@@ -90,8 +87,7 @@ class Evidence:
     @cached_property
     def restarts(self) -> list[tuple[int, int]]:
         """(number, first step) of each attempt but the first that recorded a step."""
-        spans = {attempt.number: attempt.steps for attempt in self.run.folder.attempts[1:]}
-        return [(number, span[0]) for number, span in spans.items() if span is not None]
+        return [(each.number, each.steps[0]) for each in self.run.folder.attempts[1:] if each.steps is not None]
 
 
 def check_arguments(run: Any, baseline: Any) -> None:
@@ -242,9 +238,7 @@ def told_by(names: Collection[str]) -> str:
     return "learning rate" if ends <= {*RATES} else "other draws" if ends <= {*DRAWN} else ""
 
 
-_IN_SCOPE = N_(
-    "create the model and its optimizer in the strategy's scope, and change weights through the optimizer only"
-)
+_SCOPE = N_("create the model and its optimizer in the strategy's scope, and change weights through the optimizer only")
 _MADE_THERE = N_(
     "the model was made in the strategy's scope, so look for an optimizer or a layer that was not, and for weights "
     "that are changed without the optimizer (an assign in a layer or a callback)"
@@ -286,7 +280,7 @@ def check_replicas_agree(ours: Evidence) -> None:
 
 
 def _remedy(ours: Evidence) -> str:
-    return _(_IN_RING if by_ring(ours.run) else _MADE_THERE if outside(ours.run) is False else _IN_SCOPE)
+    return _(_IN_RING if by_ring(ours.run) else _MADE_THERE if outside(ours.run) is False else _SCOPE)
 
 
 # ---- the examples of each step: what yields the first error
@@ -375,8 +369,7 @@ def _uneven(ours: Evidence, k: int) -> VerificationError:
     counts, total = ours.examples[k], int(ours.examples[k].sum())
     is_last = not ours.of_calls and (k + 1 == ours.steps or ours.epochs[k + 1] != ours.epochs[k])
     where = _("{step}, the last batch of the epoch,", step=ours.at(k + 1)) if is_last else ours.at(k + 1)
-    weights = {int(n): Fraction(1, ours.replicas * int(n)) for n in counts if n > 0}
-    each = sorted(weights.items(), reverse=True)
+    each = sorted({int(n): Fraction(1, ours.replicas * int(n)) for n in counts if n > 0}.items(), reverse=True)
     kinds = {event.kind for event in of_kind(ours.run.folder.worker(0).events, Loop)}
     who = _("an Estimator") if "estimator" in kinds else _("Keras fit") if "fit" in kinds else _("the loop")
     parts = _(", ").join(_("{weight} where a replica has {n}", weight=weight, n=n) for n, weight in each)

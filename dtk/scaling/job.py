@@ -1,8 +1,7 @@
 """What a predicted step is made of: what a replica does in it, the links between replicas, all-reduces, stragglers.
 
 What an all-reduce costs is Hockney's model (1994, "The communication challenge for MPP: Intel Paragon and Meiko CS-2",
-Parallel Computing 20): a message of m bytes takes latency + m / bandwidth. An all-reduce of m bytes over n workers is
-then
+Parallel Computing 20): a message of m bytes takes latency + m / bandwidth. An all-reduce over n workers is then
 
 | algorithm         | messages in a row | bytes out of a link | source                                                |
 |-------------------|-------------------|---------------------|-------------------------------------------------------|

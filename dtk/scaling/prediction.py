@@ -10,8 +10,7 @@ batch B takes 1 + B / Bc times the examples that a small batch takes, where Bc i
 `docs/explanation/scaling_model.md` says what is left out, compares with published efficiencies, with nothing tuned, and
 has the sources of their parameters.
 
-Latency and bandwidth come from measured all-reduces: their formulas are linear in the latency and in the seconds a byte
-takes, so
+Latency and bandwidth come from measured all-reduces: their formulas are linear in latency and seconds a byte, so
 
     seconds = overhead + steps × latency + bytes × (1 / bandwidth)
 

@@ -231,9 +231,7 @@ def _what(heard: WorkerStatus, pulse: _Pulse) -> str:
         return "stopped"
     if heard.state == "starting" or pulse.written.step:
         return "training" if pulse.written.step else "starting"
-    if heard.state == "training":
-        return "building"
-    return "imported" if heard.imported else "running"
+    return "building" if heard.state == "training" else "imported" if heard.imported else "running"
 
 
 # ---- what a Python stack tells
@@ -334,9 +332,7 @@ class StallPolicy:
 
     def limit(self, step_seconds: float | None) -> float | None:
         """Seconds of silence that end the run: `stall_timeout`, or three of its longest steps where that is more."""
-        if self.stall_timeout is None:
-            return None
-        return max(self.stall_timeout, _LONGEST * (step_seconds or 0.0))
+        return None if self.stall_timeout is None else max(self.stall_timeout, _LONGEST * (step_seconds or 0.0))
 
     def warns(self, quiet: float, step_seconds: float | None) -> bool:
         """Whether to warn of a silence now: once, and only where the run's own steps tell that it is long."""

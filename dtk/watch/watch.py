@@ -66,9 +66,7 @@ class Failure:
         """A word for how, as in WorkerFailed."""
         if self.lost or self.is_consequence:
             return "lost"
-        if not self.is_own:
-            return "unknown"
-        return "raised" if self.error is not None else "exited"
+        return "unknown" if not self.is_own else "raised" if self.error is not None else "exited"
 
     @property
     def is_consequence(self) -> bool:
@@ -95,8 +93,7 @@ class Failure:
 class Watch:
     """States of a run's members, from the events that they write and from how their processes end.
 
-    Members are numbered: the workers by index, then the evaluator where there is one. hosts: the names of their
-    machines; "" for this one.
+    Members are numbered: the workers by index, then an evaluator. hosts: their machines' names; "" for this one.
     """
 
     def __init__(self, folder: RunFolder, clock: float, hosts: Sequence[str] = ()):

@@ -190,17 +190,13 @@ class RecordedStates:
             data = np.fromfile(path, np.uint8, places[-1][2] + places[-1][3] - first, offset=first)
             for when, its, offset, size in places:
                 number = unit.numbers[worker][its]
-                facts = self.variables[number]
-                value = data[offset - first : offset - first + size].view(_dtype(facts["dtype"]))
-                found[when].setdefault(number, []).append(value.reshape(facts["shape"]))
+                shape, name = self.variables[number]["shape"], self.variables[number]["dtype"]
+                kind = np.dtype(name) if name in np.sctypeDict else tf.as_dtype(name).as_numpy_dtype  # as bfloat16
+                value = data[offset - first : offset - first + size].view(kind)
+                found[when].setdefault(number, []).append(value.reshape(shape))
         except (OSError, ValueError, LookupError) as error:
             raise Damaged(unit.step) from error
         return found
-
-
-def _dtype(name: str) -> Any:
-    """NumPy's type for TensorFlow's name of it."""
-    return np.dtype(name) if name in np.sctypeDict else tf.as_dtype(name).as_numpy_dtype  # bfloat16, for one
 
 
 def _unit(

@@ -104,11 +104,8 @@ def cell_sources() -> dict[str, str]:
 
     Without them AutoGraph can't convert a function in the worker, and tracebacks have no lines.
     """
-    sources = {}
-    for name, entry in list(linecache.cache.items()):
-        if len(entry) == 4 and not os.path.exists(name):
-            sources[name] = "".join(entry[2])
-    return sources
+    held = list(linecache.cache.items())
+    return {name: "".join(entry[2]) for name, entry in held if len(entry) == 4 and not os.path.exists(name)}
 
 
 def unpack_sources(sources: dict[str, str]) -> None:

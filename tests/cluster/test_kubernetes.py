@@ -62,10 +62,8 @@ def test_pods_train_together(network, names, written, tmp_path, baseline):
             pods.append(subprocess.Popen(command, env=env, stdout=log, stderr=log))
     for k, pod in enumerate(pods):
         assert pod.wait(150) == 0, (tmp_path / f"pod-{k}.log").read_text()
-    shares = []
-    for k in range(2):
-        run = opened(tmp_path / f"pod-{k}" / "run")
-        shares.append(run.records[run.records.worker == k].loss.to_numpy())
+    records = [opened(tmp_path / f"pod-{k}" / "run").records for k in range(2)]
+    shares = [its[its.worker == k].loss.to_numpy() for k, its in enumerate(records)]
     assert shares[0] + shares[1] == pytest.approx(baseline.records.loss.to_numpy(), rel=1e-4)
     for there, here in zip(opened(tmp_path / "pod-0" / "run").weights, baseline.weights, strict=True):
         assert there == pytest.approx(here, abs=1e-4)

@@ -4,8 +4,7 @@
 wrong, `mistake=None`: without a mistake the same program is right. `benchmarks/proof_steps.py` trains them.
 
 A small mistake is made on the cluster alone (`parts.on_cluster`), as if its machines were set up otherwise. The field's
-are in the program, after real bug reports, and are made wherever it runs; where one device shares a mistake, a PASS is
-true.
+are in the program, after real bug reports, and are made wherever it runs; a PASS is true where one device shares it.
 """
 
 from __future__ import annotations
