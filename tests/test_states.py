@@ -50,12 +50,9 @@ def test_all_steps_agree(ratio):
     assert judged([FIRST, line(1, ratio), line(2), END]).proved
 
 
-def test_most_values_rounding_alone_leaves_a_step_open():
+def test_most_values_rounding_alone_leaves_a_step_open_and_a_coarse_type_may_round_by_more():
     found = judged([FIRST, line(1), line(2, (0.5, 1e-6)), END])
     assert (found.undecided, found.step, found.proved) == (1, None, False)
-
-
-def test_a_coarse_type_may_round_by_more():
     found = [judged([FIRST, line(1, (0.02, 0.5)), line(2, (1e-6, 0.5)), {**END, "coarse": c}]) for c in (2.0**-9, 0.0)]
     assert [(each.undecided, each.hidden) for each in found] == [(0, ["key/bias"]), (1, [])]
 
@@ -482,9 +479,12 @@ def test_noise_of_a_weight_is_noise_of_its_optimizers_variables():
 
 
 def test_what_is_nothing_in_the_cluster_may_be_rounding_here():
-    row = {"size": {0: 0, 1: 0}, "apart": {0: 1e-9, 1: 1e-3}, "ratio": {0: np.inf, 1: np.inf}, "level": {}, "floor": {}}
-    Levels({})._judge(row, {0: 1e-9, 1: 1e-9})
-    assert row["wrong"] == [1]
+    sizes, apart = {0: 0, 1: 0, 2: 1, 3: 0, 4: 0}, {0: 1e-9, 1: 1e-3, 2: 0.3, 3: 0, 4: 0}
+    row = {"size": sizes, "apart": apart, "ratio": {0: np.inf, 1: np.inf, 2: 0.3, 3: 0, 4: 0}, "level": {}, "floor": {}}
+    known = Levels({})
+    known.belongs = {3: 2, 4: 2}  # of an optimizer that trained 2 before
+    known._judge(row, {0: 1e-9, 1: 1e-9})
+    assert row["wrong"] == [1, 2]
 
 
 @pytest.mark.parametrize(("others", "few", "left"), [(0.2, 5, []), (1e-4, 5, [1]), (0.2, 80, [1])])

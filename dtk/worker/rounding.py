@@ -177,7 +177,7 @@ class Levels:
         """Whether rounding explains all differences; `wrong` has those that it does not."""
         for number, size in line["size"].items():
             apart = FACTOR * spread.get(number, 0.0)
-            here = apart / size if size else (1.0 if apart >= line["apart"][number] else 0.0)  # terms that cancel there
+            here = apart / size if size else float(0 < apart >= line["apart"][number])  # terms that cancel there
             line["level"][number] = max(here, self.usual(number), line["floor"].get(number, 0.0))
         self._alike(line["level"])
         line["wrong"] = [number for number, ratio in line["ratio"].items() if differs(ratio, line["level"][number])]
