@@ -135,9 +135,8 @@ def collect(run: RunLike, name: str) -> Evidence:
             what = N_("worker {worker} of the {run} did not come to its end, so there is nothing final to compare")
             raise VerificationError(_(what, worker=corner.worker, run=name), reason="records", remedy=_("run it again"))
     _check_steps(run, name)
-    epochs = records.groupby("step").epoch.first()
     shares, examples = by_step(records, "loss").to_numpy(), by_step(records, "examples").to_numpy(np.int64)
-    return Evidence(run, name, shares, examples, epochs.to_numpy())
+    return Evidence(run, name, shares, examples, records.groupby("step").epoch.first().to_numpy())
 
 
 def _replicas(run: RunLike) -> int:

@@ -124,8 +124,7 @@ def check_every_step(ours: Evidence, source: RunLike, found: dict[int, Following
             remedy = _("without draws every step agrees; draw by a tf.random.Generator or tf.random.stateless_*")
             raise _not_decidable(_(what, operations=first_three(drawn)), remedy)
         # Where a right program differs from one device as well, the replicas alone tell what is wrong.
-        explained = on_its_own(ours) or _scaled(alone)
-        raise many.failed if failed.reason != "not followed" and explained else failed
+        raise many.failed if failed.reason != "not followed" and (on_its_own(ours) or _scaled(alone)) else failed
     if alone.steps is not None and many.steps is not None:
         found[1] = alone = replace(alone, steps=alone.steps.given(many.steps))
     yield from _by_replicas(ours, source, alone, found)
@@ -264,11 +263,16 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     """Why one device differs from a program that does with N replicas what it should; raises its error where not.
 
     One device follows once more: without what each replica rightly does by itself, and told that there are N replicas
-    where the program takes its batch or its learning rate from that number. found: gets that follower where it differs.
+    where the program takes its batch or its rate from that number. found: gets that follower where it differs.
     """
     assert alone.failed is not None
     reasons, mine, scaled = on_its_own(ours), ours, _scaled(alone)
-    told, again = _told(ours, source, alone) if scaled or not ours.steps else alone.how, alone
+    told, again = {**alone.how, "counts": ours.replicas}, alone
+    piped = {**told, "pipelines": ours.run.folder.workers, "each": ours.run.replicas}
+    if (scaled or not ours.steps) and alone.steps is not None and alone.steps.sharded is not None:
+        read = followed(ours, source, 1, alone, **piped).steps
+        if read is not None and read.sharded and not _as_many(followed(ours, source, 1, alone, **told)):
+            told = piped  # each worker has a batch of its own
     ways = [tuple(reasons)] if reasons or scaled else []
     if "random" in reasons:  # if all examples draw alike, batch norm leaves no gradient; not every size has fours
         ways.insert(0, (*reasons, "by fours"))
@@ -302,17 +306,6 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     said = f"{steps or units}" if again.steps.whole else f"{units}/{max(steps, again.steps.made)}"
     words = N_("check every step vs {whom} {how}: PASS ({steps} steps)")
     yield _(words, whom=again.whom, how=_(", ").join(how), steps=said)
-
-
-def _told(ours: Evidence, source: RunLike, alone: Following) -> dict[str, int]:
-    """What one device is told to read as many examples as N replicas: their number, or by which pipelines as well."""
-    told = {**alone.how, "counts": ours.replicas}
-    if "pipelines" in told or alone.steps is None or alone.steps.sharded is None:
-        return told
-    piped = {**told, "pipelines": ours.run.folder.workers, "each": ours.run.replicas}
-    by_number, by_pipelines = (followed(ours, source, 1, alone, **how) for how in (told, piped))
-    proved = by_pipelines.steps is not None and by_pipelines.steps.sharded
-    return piped if proved and not _as_many(by_number) else told
 
 
 def _switched_off(ours: Evidence, *switches: str) -> Evidence | None:
