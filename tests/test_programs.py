@@ -199,9 +199,19 @@ for each in strategy.distribute_datasets_from_function(part): train_step(each)
 FILES = """import tempfile
 folder = tempfile.mkdtemp()
 for part in range(0, 192, 48): tf.io.write_file(f"{folder}/{part:03}", "\\n".join(map(str, range(part, part + 48))))
-lines = tf.data.Dataset.list_files(folder + "/*").interleave(tf.data.TextLineDataset).shuffle(192).batch(batch)
-data = lines.map(lambda some: tuple(tf.gather(each, tf.strings.to_number(some, tf.int32)) for each in (x, y)))
+def read(files):
+    lines = tf.data.Dataset.list_files(folder + files).interleave(tf.data.TextLineDataset).shuffle(192).batch(batch)
+    return lines.map(lambda some: tuple(tf.gather(each, tf.strings.to_number(some, tf.int32)) for each in (x, y)))
+data = read("/*")
 for each in data: pass  # as adapt does
+"""
+MEASURED = """measure = tf.function(lambda given: strategy.run(lambda x, y: model(x), args=given))
+for each in strategy.experimental_distribute_dataset(read("/0*")): measure(each)  # of three files
+"""
+RESUMES = f"""folder = __file__ + str(strategy.cluster_resolver.task_id)
+saved = tf.train.CheckpointManager(tf.train.Checkpoint(model=model), folder, max_to_keep=1)
+saved.restore_or_initialize()
+{LAST}saved.save()
 """
 GROWS = "16 * strategy.num_replicas_in_sync"
 
@@ -213,8 +223,11 @@ GROWS = "16 * strategy.num_replicas_in_sync"
         pytest.param("32", "batch", "tf.keras.layers.Dropout(0.3),", LAST, "replicas", marks=pytest.mark.slow),
         ("32", "batch", "tf.keras.layers.BatchNormalization(),", LAST, "replicas"),
         ("32", "batch", "tf.keras.layers.Dropout(0.3),", SHUFFLED, "replicas"),
-        ("32", "batch", "tf.keras.layers.Dropout(0.3),", FILES + 2 * LAST, "replicas"),
+        ("32", "batch", "tf.keras.layers.Dropout(0.3),", FILES + LAST + MEASURED + LAST, "replicas"),
         ("32", "batch", "", BY_HAND, "one device"),
+        ("32", "batch", "", RESUMES, "one device"),
+        ("32", "batch", "", LAST + "if not strategy.extended._in_multi_worker_mode(): train_step(each)", "failed"),
+        ("32", "(batch // strategy.num_replicas_in_sync)", "", LAST, "failed"),
         pytest.param("32", "batch", "", NOT_SHARDED, "failed", marks=pytest.mark.slow),
         (GROWS, "batch", "", FILES + 2 * SHUFFLED.replace("batch // context.num_input_pipelines", "16"), "replicas"),
         (GROWS, "batch", "", LAST, "replicas"),
@@ -251,6 +264,7 @@ SCALED = f"gradients = [g * {HERE}.num_replicas_in_sync for g in gradients]"
         # Gradients may be averaged by hand: then what they are taken of is no share, and says nothing.
         ("none", SHARE, f"{MEAN}\n        {TAKE}; gradients = {AVERAGED}"),
         pytest.param("gradient scale", TAKE, f"{TAKE}; {SCALED}", marks=pytest.mark.slow),
+        pytest.param("clipping", LAST, f"optimizer.global_clipnorm = 0.1\n{EPOCHS}", marks=pytest.mark.slow),
         pytest.param("sharding off", ".batch(batch)", OFF, marks=pytest.mark.slow),
         pytest.param("", SHARE, f"{MEAN}\n        {TAKE}; {CLIPPED}; gradients = {AVERAGED}", marks=pytest.mark.slow),
         pytest.param("regularisation", SHARE, f"/ batch + {TERM}\n        {TAKE}", marks=pytest.mark.slow),

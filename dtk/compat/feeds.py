@@ -231,6 +231,7 @@ _MOST_READS = 20  # passes over a dataset before it is distributed
 # What datasets keep between passes over them, and what stands for "make that anew" in its place.
 _ANEW = {"CacheDatasetV2": "DummyMemoryCache", "ShuffleDatasetV3": "DummySeedGenerator"}
 _made: list[list[Any]] = []  # by each function: the workers' datasets, and the one of one device by itself
+_reading, _trained = set[int](), set[int]()  # places in `_made`: what was read since the last call, and by training
 
 
 def read_by_worker(workers: int, each: int, joined: bool) -> None:
@@ -257,7 +258,13 @@ def read_by_worker(workers: int, each: int, joined: bool) -> None:
         parts = tuple((_made[-1] if tf.executing_eagerly() else made())[:workers])
         if each > 1:
             parts = tuple(part.window(each).flat_map(_as_one) for part in parts)
-        return tf.data.Dataset.zip(parts).map(lambda *its: tf.nest.map_structure(_end_to_end, *its))
+        place = len(_made) - 1
+
+        def joint(*its: Any) -> Any:
+            with tf.control_dependencies([tf.numpy_function(lambda: _reading.add(place), [], [])]):
+                return tf.nest.map_structure(_end_to_end, *its)
+
+        return tf.data.Dataset.zip(parts).map(joint)
 
     made_by_function: list[Any] = []  # which one device's `fit` distributes once more
     lengths: list[Any] = []  # of the same, as a worker's `fit` is told them: by them it begins a pass ahead, or not
@@ -357,18 +364,26 @@ def _end_to_end(*parts: Any) -> Any:
     return tf.sparse.concat(0, parts) if isinstance(parts[0], tf.SparseTensor) else tf.concat(parts, 0)
 
 
+def called(trains: bool) -> bool:
+    """After each call, in the thread of the program: whether it trains, which this returns."""
+    _trained.update(_reading if trains else ())
+    _reading.clear()
+    return trains
+
+
 def sharded() -> bool | None:
     """Whether workers' pipelines read what one device reads by itself, each as much, and nothing twice.
 
-    None where they have none.
+    Of what is read for training, where that is known. None where they have none.
     """
-    for *parts, whole in filter(None, _made):
+    made = [_made[place] for place in sorted(_trained)] or _made
+    for *parts, whole in filter(None, made):
         each, own = [_examples(part) for part in parts], _examples(whole)
         read, sizes = set[float]().union(*each), [len(part) for part in each]
         alike = max(sizes) - min(sizes) <= max(1, _MORE * len(read))
         if not (read and alike) or max(sum(sizes) - len(read), len(read ^ own)) > _FEW * len(read):
             return False
-    return all(_made) if _made else None
+    return all(made) if made else None
 
 
 def _examples(data: Any) -> set[float]:

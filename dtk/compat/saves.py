@@ -108,8 +108,7 @@ def _wrap_path(owner: Any, name: str, position: int, change: Callable[[Any], Any
 def _spaces(package: str) -> list[Any]:
     """The modules that hold Keras's functions for saving and loading: public ones, `tf.keras`'s, and the home.
 
-    A function that traveled to the worker by name comes from its home, `saving_api`; so do namespaces that are
-    imported later.
+    A function that traveled to the worker by name comes from its home, `saving_api`; so do later imports.
     """
     homes = [f"{package}.src.saving.saving_api"]
     public = [f"{base}.{name}" for base in (package, f"{package}._tf_keras.keras") for name in ("saving", "models")]
@@ -146,6 +145,17 @@ def _share_backups(keras: Any) -> None:
     def on_train_end(original: Any, self: Any, logs: Any = None) -> None:
         original(self, logs)
         _wait_for_all(self.model)
+
+
+def hide(run: Path, own: Path) -> None:
+    """From now on checkpoints that were written since a run began, and before its follower did, are not found."""
+    began, now = ((folder / "job.json").stat().st_mtime for folder in (run, own))
+
+    @replaces("tensorflow.python.checkpoint.checkpoint_management", "get_checkpoint_state")
+    def state(original: Any, checkpoint_dir: Any, latest_filename: Any = None) -> Any:
+        file = Path(checkpoint_dir, latest_filename or "checkpoint")
+        hidden = file.exists() and began < file.stat().st_mtime < now
+        return None if hidden else original(checkpoint_dir, latest_filename)
 
 
 def _wait_for_all(model: Any) -> None:

@@ -146,7 +146,7 @@ def look_at_update(case: Case) -> Diagnosis | None:
     """The same loss from the same state, and another update."""
     if case.failed.reason not in ("update", "loss") or case.one is None:
         return None
-    where, step, n = _where(case), _step(case) - 1, case.replicas
+    where, step, n = case.said.what if case.inside and case.said else _where(case), _step(case) - 1, case.replicas
     if uneven(case.ours.examples)[step] and not uneven(case.ours.examples)[:step].any():
         what = N_("{where}: the first step whose replicas have unequal batches ({spread})")
         return case.found("uneven batch", _(what, where=where, spread=spread(case.ours.examples[step])))
@@ -159,7 +159,7 @@ def look_at_update(case: Case) -> Diagnosis | None:
         if _factor(case.one.parts) is not None and not _rate_compared(case):
             return either(what, ["learning rate", "reduction"], [*case.facts()])
         return case.found("reduction", what)
-    if case.failed.reason != "update":
+    if case.failed.reason != "update" and not case.inside:
         return None
     clips, sparse = _clips(case), case.operations.sparse
     # Nothing differs but variables whose gradients come as rows, and what the optimizer has of them.
@@ -203,7 +203,7 @@ def look_at_shape(case: Case) -> Diagnosis | None:
     if case.failed.reason not in ("loss", "update") or case.one is None or not case.shared_by_replicas:
         return None
     unread = case.ours.of_calls and np.isnan(case.prints).any()  # of calls it has to be known what they read
-    if case.operations.draws != [] or case.same_data is False or unread:
+    if case.operations.draws != [] or case.same_data is False or unread or case.inside:
         return None
     return _term(case) or _own_numbers(case) or _own_gradients(case)
 
@@ -408,17 +408,15 @@ def _other_settings(case: Case) -> tuple[str, str] | None:
 
 def _settings(run: RunFolder, worker: int) -> list[tuple[str, dict[str, Any]]]:
     """Of each optimizer, with its rate at its first update; after a restart that is one of a later step."""
-    found = []
-    for event in of_kind(run.worker(worker).events, Traced):
-        rate = {} if event.rate is None or run.earlier else {"learning_rate": float(f"{event.rate:.6g}")}
-        found.append((event.optimizer, {**(event.settings or {}), **rate}))
-    return found
+    held = of_kind(run.worker(worker).events, Traced)
+    rates = [{} if each.rate is None or run.earlier else {"learning_rate": float(f"{each.rate:.6g}")} for each in held]
+    return [(each.optimizer, {**(each.settings or {}), **rate}) for each, rate in zip(held, rates, strict=True)]
 
 
 def unknown(case: Case) -> Diagnosis:
     """Nothing that is known fits: what was found, what was excluded, what would decide."""
     decide = ""
-    if case.one is not None and case.one.several(case.steps):
+    if case.inside or (case.one is not None and case.one.several(case.steps)):
         decide = N_("what would decide: the same with one step in each call, as by steps_per_execution=1")
     elif case.one is not None and case.failed.reason in ("loss", "update"):
         decide = N_(

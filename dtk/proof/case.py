@@ -16,7 +16,7 @@ from dtk.proof.following import Following, tolerance
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Steps, part_in_words
 from dtk.records import facts
-from dtk.records.events import content
+from dtk.records.events import Traced, content
 from dtk.records.tables import RunLike
 from dtk.scaling.shares import global_loss
 
@@ -110,6 +110,12 @@ class Case:
     def same_data(self) -> bool | None:
         """Whether every step had the baseline's examples; None where no fingerprint tells."""
         return None if self.agree is None else bool(self.agree.all())
+
+    @property
+    def inside(self) -> bool:
+        """Whether a call makes several steps: then losses may differ because the update of the first does."""
+        made = max((line.get("made", 1) for line in self.one.lines), default=1) if self.one else 1
+        return self.ours.of_calls and made > max(1, len(facts.events(self.ours.run, Traced)))
 
     @cached_property
     def operations(self) -> facts.Operations:

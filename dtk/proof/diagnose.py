@@ -69,15 +69,15 @@ def _explain(
         return (known and bisection.look_at_scope(known)) or Diagnosis("unknown", str(failed))
     if failed.reason == "not reproducible":
         data = facts.operations(run)
-        drawn = [*data.python, *data.augments][:3]
-        return found("not reproducible", failed.what, drawn, ("python data",) if data.python else ())
+        also = ("python data",) if data.python else ()
+        return found("not reproducible", failed.what, [*data.python, *data.augments][:3], also)
     if failed.reason == "updates":
         key = "unrecorded" if "made" in failed.numbers else "steps" if failed.numbers else "records"
         if failed.numbers.get("recorded") == 0 and stood_still(run):
             key = "optimizer on a copy"
         return found(key, failed.what)
-    if failed.reason == "seeds":
-        return found("start", failed.what)
+    if failed.reason == "seeds" or (failed.reason == "steps" and not len(run.records)):
+        return found("start" if failed.reason == "seeds" else "steps", failed.what)
     if failed.reason == "records":
         what = failed.what
         if not len(run.records) and facts.events(run, Training):

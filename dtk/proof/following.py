@@ -286,12 +286,15 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
         if again.failed is None:
             reasons = {switch: reasons[switch] for switch in switches if switch in reasons}
             break
-    if again.failed is not None and (ours.steps or followed(mine, source, 1, None, **told).failed):
+    known = again.failed is None or ours.steps
+    other = again if known else followed(mine, source, 1, None, **told)
+    if again.failed is not None and other.failed is not None:
         if again.failed.reason != "not followed":  # what is left where one device does all that N replicas rightly do
             found[1] = again
         raise found[1].failed or again.failed
-    untold = followed(mine, source, 1, None, **alone.how) if scaled and reasons else alone
-    if again.failed is not None or (scaled and not _divides(again, untold, _batches(alone))):
+    untold = followed(mine, source, 1, None, **alone.how) if scaled and reasons else alone if known else again
+    divides = (scaled or not known) and _divides(other, untold, _batches(alone))
+    if again.failed is not None or (scaled and not divides):
         what = N_(
             "the program takes its batch or its learning rate from num_replicas_in_sync; one device that is told of "
             "{n} replicas makes the same updates; no recorded loss tells whether the whole batch divides it"
@@ -336,9 +339,9 @@ def _scaled(alone: Following) -> list[str]:
 
 
 def _batches(alone: Following) -> list[int]:
-    """The examples of the run's first step and of one device's; the same where one is not known."""
+    """The examples of the run's first step and of one device's; 0 and 0 where one is not known."""
     batches = [int(side.examples[0].sum()) for side in alone.sides if side is not None]
-    return batches if all(batches) else [max(batches)] * 2
+    return batches if all(batches) else [0, 0]
 
 
 def _divides(again: Following, untold: Following, batches: Sequence[int]) -> bool:
@@ -356,8 +359,9 @@ def _divides(again: Following, untold: Following, batches: Sequence[int]) -> boo
         pairs = from_the_same_state(again.steps, untold.steps, len(facts.events(ours.run, Traced)))
     if not pairs or not pairs[0].size:
         return False
-    if batches[0] == batches[1]:
-        return bool(np.isclose(pairs[-1][0, :1], pairs[-1][1, :1], rtol=RTOL).all())
+    alike = bool(np.isclose(pairs[-1][0, :1], pairs[-1][1, :1], rtol=RTOL).all())
+    if batches[0] == batches[1] and (alike or not all(batches)):
+        return alike
     if any(abs(side.mean()) < ONE_SIGN * np.abs(side).mean() for pair in pairs for side in pair):
         return False
     means, root = [pair.mean(axis=1).tolist() for pair in pairs], math.sqrt(max(batches) / min(batches))
@@ -367,7 +371,7 @@ def _divides(again: Following, untold: Following, batches: Sequence[int]) -> boo
         mine, other = means[0]
         what = N_(
             "by the same weights {times:.3g} times as many examples as on one device have {ratio:.3g} times the loss "
-            "({mine:.3g} and {other:.3g}): what it is divided by does not grow with the batch"
+            "({mine:.3g} and {other:.3g}): it is not divided by the global batch"
         )
         said = _(what, mine=mine, other=other, ratio=mine / (other or math.inf), times=batches[0] / batches[1])
         remedy, numbers = _(MISTAKES["local mean"].remedy), {"run": mine, "baseline": other}
@@ -380,8 +384,7 @@ def on_its_own(ours: Evidence) -> dict[str, str]:
     found = {}
     # What is not known is tried: where steps run eagerly, and where the graph with the updates is not the model's.
     if facts.by_ring(ours.run) or facts.operations(ours.run).draws != []:
-        words = N_("each replica draws random numbers for its own part of the batch, as for Dropout or noise")
-        found["random"] = _(words)
+        found["random"] = _("each replica draws random numbers for its own part of the batch, as for Dropout or noise")
     held = RecordedStates(ours.run.folder).variables
     norms = [norm for event in facts.events(ours.run, Loop) for norm in event.norms]
     if not (norms and all(norms)) and any(word in each["name"] for word in MOVING for each in held):
@@ -419,11 +422,11 @@ def _first(following: Following) -> VerificationError | None:
         said = _(what, step=ours.at(steps.damaged or 1))
         return VerificationError(said, step=steps.damaged, reason="states", remedy=_("run it again"))
     made, count = 0 if theirs is None else theirs.steps, ours.steps
-    if made != count or not (steps.proved or steps.is_open):
+    if made != count or steps.further or not (steps.proved or steps.is_open):
         what = N_("{whom} made {others} steps, the {run} {steps}")
-        if not count:  # known by their states alone
+        if made == count:  # what differs is known by states alone
             what, count = N_("{whom} made {others} calls that train, the {run} {steps}"), steps.recorded
-            made = sum(line["units"] for line in steps.lines)
+            made = sum(line["units"] for line in steps.lines) + steps.further
         remedy = N_("let the data and its size alone decide how many steps there are")
         if not made:
             remedy = N_("if it restores or finds what the run saved, remove that first")

@@ -69,10 +69,10 @@ class Steps:
     "unmatched" (one of the two has variables that the other one lacks), "damaged" (a state is not what was written),
     "killed". unmatched: the variables' names; damaged: the step. sharded: whether a function that makes each
     worker's data is known to divide it rightly; None where there is none. recorded: units that could be followed.
-    made: updates in all. whole: whether these were all that the run has made, and all were followed. coarse: the
-    relative rounding of the coarsest type that the steps compute in, 0 for float32. levels: how much of each
-    variable's change rounding is, by number, where that is more than usual. lines: unit by unit; variables: name
-    and number of values of each; read: all that was judged.
+    made: updates in all. whole: whether these were all that the run has made, and all were followed. further: calls
+    that the follower alone has made, after these. coarse: the relative rounding of the coarsest type that the steps
+    compute in, 0 for float32. levels: how much of each variable's change rounding is, by number, where that is more
+    than usual. lines: unit by unit; variables: name and number of values of each; read: all that was judged.
     """
 
     followed: tuple[int, ...]
@@ -91,6 +91,7 @@ class Steps:
     recorded: int = 0
     made: int = 0
     whole: bool = False
+    further: int = 0
     coarse: float = 0.0
 
     def several(self, steps: int) -> bool:
@@ -163,7 +164,7 @@ def judged(lines: Sequence[dict[str, Any]]) -> Steps:
     """Judges the lines of a follower (`dtk.worker.follow.Follower`)."""
     variables = lines[0]["variables"] if lines else []
     last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {}
-    said = ("end", "unmatched", "damaged", "sharded", "recorded", "made", "whole", "coarse")
+    said = ("end", "unmatched", "damaged", "sharded", "recorded", "made", "whole", "further", "coarse")
     levels = {int(number): level for number, level in last.get("levels", {}).items()}
     lines = [_by_later_steps(line, levels) for line in lines]
     wrong = next((line for line in lines if line.get("wrong")), None)
@@ -192,17 +193,16 @@ def _by_later_steps(line: dict[str, Any], levels: dict[int, float]) -> dict[str,
 
 
 def _parts(line: dict[str, Any], variables: Sequence[tuple[str, int]]) -> Iterator[Part]:
-    single = {number: tuple(values) for number, *values in line.get("single", ())}
+    its = {number: tuple(values) for number, *values in line.get("single", ())}
     for number in line["wrong"]:
         k = line["numbers"].index(number)
         size, own = line["size"][k], line["own"][k]
         toward = line["toward"][k] if "toward" in line else (0.0, 0.0)
-        name, values = variables[number]
         longer = size / own if own else math.inf
         along = line["along"][k] / (size * own) if size * own else 0.0
         both = (toward[0] / own, toward[1] / own) if own else (0.0, 0.0)
-        apart, level = line["ratio"][k], line["level"][k]
-        yield Part(name, values, apart, level, longer, along, both, single.get(number, ()), number)
+        name, values = variables[number]
+        yield Part(name, values, line["ratio"][k], line["level"][k], longer, along, both, its.get(number, ()), number)
 
 
 def _is_open(line: dict[str, Any], variables: Sequence[tuple[str, int]], coarse: float) -> bool:

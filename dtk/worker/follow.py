@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from dtk.compat import updates
-from dtk.compat.feeds import Feed, can_be_fed, read_beside, rows, sharded
+from dtk.compat.feeds import Feed, called, can_be_fed, read_beside, rows, sharded
 from dtk.compat.states import Variable, watcher
 from dtk.environment import Here
 from dtk.records import RunFolder
@@ -67,15 +67,15 @@ class Follower:
     fingerprint, "measured": false where the step did not repeat itself, "open": true where nothing tells how much of it
     is rounding, "split": numbers of those of which this process's replicas hold different values}. The first line:
     {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "made": updates,
-    "whole": whether all were followed and nothing is missing between them, "levels", "coarse", "unmatched", "damaged":
-    the step whose state is}.
+    "whole": whether all were followed and nothing is missing between them, "further": calls that train after these,
+    "levels", "coarse", "unmatched", "damaged": the step whose state is}.
     """
 
     def __init__(self, place: Here, asked: dict[str, Any]):
         """asked: {"dir": of the run, "workers": its number, "levels": by variable}; more: see `follower_of`."""
         self.place, self.watched = place, Watched(place)
         self.recorded = RecordedStates(RunFolder(Path(asked["dir"]), asked["workers"]))
-        self._left, self._followed, self._repeated = -1, 0, 0
+        self._left, self._followed, self._repeated, self._further = -1, 0, 0, 0
         self._asked = self.place.replicas > 1 or "pipelines" in asked  # to say what is read in each call
         # Before a call that may be a unit: the state, what was taken over before, and a line where something differs.
         self._open: tuple[Snapshot, State, dict[str, Any] | None] | None = None
@@ -96,7 +96,9 @@ class Follower:
             return call(*args, **kwargs)
         args, kwargs = self._fed(subject, args, kwargs)  # always, or a function's graph is not made for what it gets
         if not self.watched.looks_at(subject):
-            return call(*args, **kwargs)
+            result = call(*args, **kwargs)
+            called(trains=False)
+            return result
         begun = self.begins(subject)
         try:
             result = call(*args, **kwargs)
@@ -121,7 +123,7 @@ class Follower:
         """by: what can be made again; without it nothing can."""
         first, before = begun
         after, known = take(everything=True), self.watched.trains(subject)
-        if self.ended or not self.watched.called(subject, before, after):
+        if self.ended or not called(self.watched.called(subject, before, after)):
             self._undo()
             return
         opened, self._open = self._open, None
@@ -130,7 +132,7 @@ class Follower:
         with self._undamaged():
             if self._began is not None:  # the unit has begun in an earlier call
                 first, earlier = self._began
-                made = _ONCE._replace(before=earlier, after=after)
+                made = _ONCE._replace(before=earlier, after=after, several=True)
             elif first is not None and not known:
                 # What it began with, or did before it trained.
                 self._say(self._changes(before, self.recorded.before(first), self.recorded.units[first].step))
@@ -139,6 +141,7 @@ class Follower:
                 self._unit(first, made)
             else:
                 updates.targets()
+                self._further += self._followed == len(self.recorded.units)
 
     @contextlib.contextmanager
     def _undamaged(self) -> Iterator[None]:
@@ -180,7 +183,10 @@ class Follower:
             mine, theirs = ([value / max(1, made_here) for value in each] for each in (mine, theirs))
             facts |= {"targets": theirs, "mine": mine, "first": first_of_all, "made": made_here, "read": read}
             facts |= {"given": self.recorded.total("read", first, last)}
-        self._write_line(line, self._weights(matched, begun) if line["wrong"] else {}, **facts, kind="update")
+        # One of the two alone has made a call that sets variables, before the one that updates them.
+        aside = bool(line["wrong"]) and made_here == 1 and made.several != (last > first)
+        facts["kind"] = "between" if aside else "update"
+        self._write_line(line, self._weights(matched, begun) if line["wrong"] else {}, **facts)
         self._take_over(matched, there, made.after)
         if line.get("measured", True):  # of the others later steps decide
             self._stop_early(line["wrong"])
@@ -188,9 +194,8 @@ class Follower:
     def _matched(self, made: Made, first: int, last: int) -> dict[int, Variable]:
         """By the cluster's number; ends where a variable of either has no counterpart.
 
-        One that does not change need not have one: what nobody holds any more is there until the garbage collector
-        comes. Where an optimizer, or a layer, is built inside of a step or of its wrapper here, and outside there, the
-        end of the name decides.
+        One that does not change need not have one: what nobody holds any more stays until garbage is collected. If an
+        optimizer, or a layer, is built inside of a step or its wrapper here, and outside there, its name's end tells.
         """
         numbers, facts = self.recorded.numbers, self.recorded.variables
         expected = self.recorded.units[last].here
@@ -420,8 +425,8 @@ class Follower:
                 why, facts = "damaged", {"damaged": damage.args[0]}
         whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
         facts |= {"levels": self.levels.above(), "coarse": updates.precision(), "whole": whole, "sharded": sharded()}
-        made = recorded.last[0] if recorded.last else 0
-        self._write({"end": why, "recorded": len(recorded.units), "made": made, **facts})
+        facts |= {"made": recorded.last[0] if recorded.last else 0, "further": self._further * recorded.complete}
+        self._write({"end": why, "recorded": len(recorded.units), **facts})
         os.close(self._file)
         self._file = -1
 

@@ -26,7 +26,7 @@ LAST_DIGITS = 4.0  # how large a change is, in units in the last place: sums of 
 class Made(NamedTuple):
     """A step that this process has made, and the state before and after; call: None for several calls.
 
-    subject: the function that is called.
+    subject: the function that is called. several: calls here, in place of one in the run.
     """
 
     subject: Any
@@ -35,6 +35,7 @@ class Made(NamedTuple):
     kwargs: Any
     before: Snapshot
     after: Snapshot
+    several: bool = False
 
     def repeatable(self, feeds: Sequence[Feed]) -> bool:
         """Whether it can be made again: one call, of data that can be handed out again, that draws by states alone."""

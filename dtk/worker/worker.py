@@ -165,6 +165,8 @@ def _prepare_libraries(here: Here, job: dict[str, Any]) -> None:
     wrapt.register_post_import_hook(of_tensorflow, "tensorflow")
     keras3.when_imported()  # after the seeds
     saves.when_imported()
+    if follows:
+        saves.hide(Path(follows["dir"]), here.run.path)
     strategies.leave_datasets_untuned()
     training = "tensorflow_estimator.python.estimator.training"
     wrapt.register_post_import_hook(lambda module: estimators.apply(EstimatorListener(here), replicas), training)
