@@ -348,7 +348,7 @@ def _divides(again: Following, untold: Following, batches: Sequence[int]) -> boo
     """Whether one device that is told of N replicas has the loss that it has by itself, though the batches differ.
 
     From the same weights, the means of all steps that both made; False where these tell nothing, or where of a call's
-    updates the first and all of them tell otherwise. Raises where the loss does not grow with the batch.
+    updates the first and all of them tell otherwise. Raises where the loss is not divided by the whole batch.
     """
     ours, theirs = again.sides[1], untold.sides[1]
     if ours is None or theirs is None:
@@ -359,13 +359,14 @@ def _divides(again: Following, untold: Following, batches: Sequence[int]) -> boo
         pairs = from_the_same_state(again.steps, untold.steps, len(facts.events(ours.run, Traced)))
     if not pairs or not pairs[0].size:
         return False
-    alike = bool(np.isclose(pairs[-1][0, :1], pairs[-1][1, :1], rtol=RTOL).all())
-    if batches[0] == batches[1] and (alike or not all(batches)):
+    alike, same = bool(np.isclose(pairs[-1][0, :1], pairs[-1][1, :1], rtol=RTOL).all()), batches[0] == batches[1]
+    if same and (alike or not all(batches)):
         return alike
     if any(abs(side.mean()) < ONE_SIGN * np.abs(side).mean() for pair in pairs for side in pair):
         return False
-    means, root = [pair.mean(axis=1).tolist() for pair in pairs], math.sqrt(max(batches) / min(batches))
-    # A divisor that does not grow makes losses differ by the square of that.
+    times = again.ours.replicas if same else max(batches) / min(batches)
+    means, root = [pair.mean(axis=1).tolist() for pair in pairs], math.sqrt(times)
+    # A divisor that does not go with the batch makes losses differ by the square of that.
     beyond = [not 1 / root < (mine / other if other else math.inf) < root for mine, other in means]
     if all(beyond):
         mine, other = means[0]
@@ -376,7 +377,7 @@ def _divides(again: Following, untold: Following, batches: Sequence[int]) -> boo
         said = _(what, mine=mine, other=other, ratio=mine / (other or math.inf), times=batches[0] / batches[1])
         remedy, numbers = _(MISTAKES["local mean"].remedy), {"run": mine, "baseline": other}
         raise VerificationError(said, step=1, reason="divisor", remedy=remedy, numbers=numbers)
-    return not any(beyond)
+    return not (same or any(beyond))
 
 
 def on_its_own(ours: Evidence) -> dict[str, str]:
