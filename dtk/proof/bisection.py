@@ -42,7 +42,7 @@ def look_at_scope(case: Case) -> Diagnosis | None:
         "the model was made under {strategy}, outside of the {run}'s with {n} replicas, so that each worker trains by "
         "itself: {failed}"
     )
-    numbers = {"run": case.ours.name, "n": case.replicas, "failed": case.failed.what}
+    numbers = {"run": case.ours.name, "n": case.ours.replicas, "failed": case.failed.what}
     return case.found("not in scope", _(what, strategy=scope.strategy or _("the default strategy"), **numbers))
 
 
@@ -76,7 +76,7 @@ def look_at_divisor(case: Case) -> Diagnosis | None:
     """A global batch that grows with the replicas, and a loss that is not divided by it."""
     if case.failed.reason != "divisor" or not case.same_function:
         return None
-    ratio, n = case.failed.numbers["run"] / case.failed.numbers["baseline"], case.replicas
+    ratio, n = case.failed.numbers["run"] / case.failed.numbers["baseline"], case.ours.replicas
     key = "local mean" if abs(ratio / n - 1) < ABOUT else "divided twice" if abs(ratio * n - 1) < ABOUT else ""
     return case.found(key, case.failed.what) if key else None
 
@@ -114,9 +114,9 @@ def look_at_untrained(case: Case) -> Diagnosis | None:
 
 def look_at_factor(case: Case) -> Diagnosis | None:
     """All gradients that differ are longer than one device's by one number, which the replicas explain."""
-    if case.failed.reason not in ("update", "loss") or case.one is None or case.replicas < 2:
+    if case.failed.reason not in ("update", "loss") or case.one is None or case.ours.replicas < 2:
         return None
-    n, factor, names = case.replicas, _factor(of_gradients(case.one)), {part.name for part in case.one.parts}
+    n, factor, names = case.ours.replicas, _factor(of_gradients(case.one)), {part.name for part in case.one.parts}
     kept = {*case.one.kept.values()}
     all_alike = names <= kept and (2 * len(names) > len(kept) or not _rate_compared(case))  # a few have no own rate
     if all_alike and factor is not None and case.failed.reason == "update":
@@ -146,7 +146,7 @@ def look_at_update(case: Case) -> Diagnosis | None:
     """The same loss from the same state, and another update."""
     if case.failed.reason not in ("update", "loss") or case.one is None:
         return None
-    where, step, n = case.said.what if case.inside and case.said else _where(case), _step(case) - 1, case.replicas
+    where, step, n = case.said.what if case.inside and case.said else _where(case), _step(case) - 1, case.ours.replicas
     if uneven(case.ours.examples)[step] and not uneven(case.ours.examples)[:step].any():
         what = N_("{where}: the first step whose replicas have unequal batches ({spread})")
         return case.found("uneven batch", _(what, where=where, spread=spread(case.ours.examples[step])))
@@ -209,7 +209,7 @@ def look_at_shape(case: Case) -> Diagnosis | None:
 
 
 def _term(case: Case) -> Diagnosis | None:
-    excess, signs, n = case.excess[_steps(case)], _signs(case), case.replicas
+    excess, signs, n = (case.mine - case.other)[_steps(case)], _signs(case), case.ours.replicas
     if not signs.any():
         return None
     # Not a term, but all of the loss; or of calls, gradients that are averaged by hand.
@@ -232,8 +232,8 @@ def _term(case: Case) -> Diagnosis | None:
 
 def _signs(case: Case) -> np.ndarray:
     """Of the steps that were followed: 1 where the loss is too large, -1 where it is too small, 0 where it agrees."""
-    beyond = np.abs(case.excess) > NOISE * np.abs(case.other)
-    return np.where(beyond, np.sign(case.excess), 0)[_steps(case)]
+    excess = case.mine - case.other
+    return np.where(np.abs(excess) > NOISE * np.abs(case.other), np.sign(excess), 0)[_steps(case)]
 
 
 def _grown(case: Case) -> tuple[str, float] | None:
@@ -241,7 +241,7 @@ def _grown(case: Case) -> tuple[str, float] | None:
 
     And by how many times, the same at all steps; "" for a loss that is off otherwise; None: not known.
     """
-    n, coarse = case.replicas, case.one is None or case.one.coarse
+    n, coarse = case.ours.replicas, case.one is None or case.one.coarse
     its = None if coarse else followed(case.ours, case.source or case.ours.run, 2 * n).sides[1]
     if its is None:
         return None
@@ -250,7 +250,7 @@ def _grown(case: Case) -> tuple[str, float] | None:
     other, whole = case.other[steps], (2 * n - 1) / (n - 1)
     excess = global_loss(its.only(case.failed.loss).shares, its.examples)[steps] - other
     for key, times in (("regularisation", whole), ("divided twice", whole / 2)):
-        apart = np.abs(excess - times * case.excess[steps])
+        apart = np.abs(excess - times * (case.mine - case.other)[steps])
         if steps and (apart <= SAME_RATIO * np.abs(excess) + NOISE * np.abs(other)).all():
             return key, times
     return ("", 0.0) if steps else None
@@ -266,7 +266,7 @@ def whole_penalty(case: Case, steps: Steps) -> Diagnosis:
 
 def _own_numbers(case: Case) -> Diagnosis | None:
     """A replica's own divisor: one device's loss is then a weighted mean of the replicas' means. Or no such loss."""
-    steps, n = _steps(case), case.replicas
+    steps, n = _steps(case), case.ours.replicas
     other = case.other[steps]
     noise = max(NOISE, COARSE * (case.one.coarse if case.one else 0)) * np.abs(other)
     outside, times = np.ones(len(steps), bool), n

@@ -46,7 +46,7 @@ class Case:
     @property
     def many(self) -> Following | None:
         """As many replicas in one process; None where they were not asked, or can't run the function."""
-        many = self.followed.get(self.replicas) if self.replicas > 1 else None
+        many = self.followed.get(self.ours.replicas) if self.ours.replicas > 1 else None
         return None if many is None or (many.failed is not None and many.failed.reason == "not followed") else many
 
     @property
@@ -61,10 +61,6 @@ class Case:
             return True
         mine, its = (content(each.folder.path / "function.pkl") for each in (self.ours.run, self.source))
         return mine == its != b""
-
-    @property
-    def replicas(self) -> int:
-        return self.ours.replicas
 
     @property
     def steps(self) -> int:
@@ -122,11 +118,6 @@ class Case:
         """What the steps and the pipelines of the two are made of."""
         return facts.operations(self.ours.run, *([self.theirs.run] if self.theirs else []))
 
-    @cached_property
-    def excess(self) -> np.ndarray:
-        """By how much the run's loss is larger than the baseline's at each step."""
-        return self.mine - self.other
-
     def losses(self, step: int) -> str:
         """The two losses of a step, counted from 1, in words, and in as many digits as tell them apart."""
         short, long = ([f"{side[step - 1]:.{digits}g}" for side in (self.mine, self.other)] for digits in (3, 6))
@@ -152,7 +143,7 @@ class Case:
             words = N_(
                 "{n} replicas in one process, which run the baseline's function, differ as well: it is not the run's"
             )
-        return _(words, n=self.replicas)
+        return _(words, n=self.ours.replicas)
 
     def facts(self) -> Iterator[str]:
         """What is known without a diagnosis, for those who go on looking: what verify says, what the followers tell."""
@@ -176,12 +167,12 @@ def by_targets(case: Case) -> Case | None:
     if case.many is not None and case.many.steps is not None and case.shared_by_replicas:
         alone = replace(alone, steps=case.one.given(case.many.steps))
     sides = {n: each.by_call for n, each in {**case.followed, 1: alone}.items() if each.steps is not None}
-    (ours, theirs), (_mine, many) = sides[1], sides.get(case.replicas, (None, None))
-    one_number = case.replicas > 1 and bool(alike(ours.shares).all())  # the same examples, or a loss summed before
+    (ours, theirs), (_mine, many) = sides[1], sides.get(case.ours.replicas, (None, None))
+    one_number = case.ours.replicas > 1 and bool(alike(ours.shares).all())  # the same examples, or a loss summed before
     if not ours.shares.any() or (one_number and many is None):
         return None
     if one_number and many is not None and alike(many.shares).all():
-        ours = replace(ours, shares=ours.shares / case.replicas)
+        ours = replace(ours, shares=ours.shares / case.ours.replicas)
     calls = [step - 1 for step in case.one.followed if step >= case.failed.step]
     ours, theirs = _with_reading(calls, ours, theirs, many and many.first(theirs.steps))
     failed = case.failed

@@ -13,21 +13,21 @@ from dtk.records.facts import SAME_DATA
 def look_at_shards(case: Case) -> Diagnosis | None:
     """Sharding switched off: at every step all replicas saw the same examples."""
     # Data that are all alike have equal fingerprints on every replica as well, but these add up to the baseline's.
-    if case.replicas < 2 or case.agree is None or case.agree.all():
+    if case.ours.replicas < 2 or case.agree is None or case.agree.all():
         return None
     apart = ~case.agree  # of several trainings one alone may be so
     if np.ptp(case.prints[apart], axis=1).max() > SAME_DATA:
         return None
     what = N_("all {n} replicas saw the same {examples} examples at each of {steps} steps, so sharding is switched off")
     examples = case.ours.examples[: case.steps][apart][0][0]
-    return found("sharding off", _(what, n=case.replicas, examples=examples, steps=apart.sum()))
+    return found("sharding off", _(what, n=case.ours.replicas, examples=examples, steps=apart.sum()))
 
 
 def look_at_counts(case: Case) -> Diagnosis | None:
     """Another number of examples a step, or of steps."""
     if case.theirs is None:
         return found("steps", case.failed.what) if case.failed.reason == "steps" else None
-    base, n = case.theirs.examples.sum(axis=1)[: case.steps], case.replicas
+    base, n = case.theirs.examples.sum(axis=1)[: case.steps], case.ours.replicas
     apart = np.flatnonzero(case.examples != base)
     if not len(apart):
         what = _other_epochs(case) or (case.failed.what if case.failed.reason in ("steps", "examples") else "")

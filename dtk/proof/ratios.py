@@ -31,7 +31,7 @@ def look_at_finite(case: Case) -> Diagnosis | None:
 def look_at_shares(case: Case) -> Diagnosis | None:
     """All replicas recorded one number, one device's loss: it had been reduced before it was recorded."""
     shares = case.ours.shares[: case.steps]
-    if case.replicas < 2 or case.failed.reason != "loss" or case.failed.step is None:
+    if case.ours.replicas < 2 or case.failed.reason != "loss" or case.failed.step is None:
         return None
     if case.ours.of_calls:
         return _look_at_targets(case)
@@ -42,7 +42,7 @@ def look_at_shares(case: Case) -> Diagnosis | None:
         "at every step all {n} replicas recorded the same loss, at step 1 {loss:.3g}, which is that of {whom}: a value "
         "that was reduced before it was recorded, no shares"
     )
-    said = _(what, n=case.replicas, loss=shares[0, 0], whom=case.followed[1].whom)
+    said = _(what, n=case.ours.replicas, loss=shares[0, 0], whom=case.followed[1].whom)
     return case.found("reduced value", said, also=() if case.same_data else ("sharding off",))
 
 
@@ -54,7 +54,7 @@ def _look_at_targets(case: Case) -> Diagnosis | None:
     if not alike(case.ours.shares[steps]).all() or np.ptp(case.mine[steps]) <= RTOL * np.abs(case.mine[steps]).max():
         return None
     what = N_("{losses}; all {n} replicas have the same loss, so they read the same examples")
-    return case.found("sharding off", _(what, losses=case.losses(case.failed.step or 1), n=case.replicas))
+    return case.found("sharding off", _(what, losses=case.losses(case.failed.step or 1), n=case.ours.replicas))
 
 
 def look_at_first_loss(case: Case) -> Diagnosis | None:
@@ -100,7 +100,7 @@ def _beside_a_penalty(case: Case, step: int) -> Diagnosis | None:
 
 def _known(case: Case, step: int) -> Iterator[tuple[str, float, str]]:
     """(mistake, ratio, how a sentence calls it) of each mistake with a ratio of its own, the most common first."""
-    n, batch = case.replicas, int(case.examples[step - 1])
+    n, batch = case.ours.replicas, int(case.examples[step - 1])
     by_examples, twice = _("the number of examples"), _("a mean was divided by the examples again")
     if n > 1:
         local = N_("{n} times, the number of replicas: each divides by its own batch, or multiplies its share by {n}")
