@@ -45,7 +45,7 @@ TWO := -n 2 --dist loadfile
 # Many containers forbid it, and then each process of a test compiles what it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo lab test test-fast test-thorough test-browser test-cluster test-graders lint notebooks docs test-site reference translations wheel lane clean
+.PHONY: help setup demo lab test test-lessons test-fast test-thorough test-browser test-cluster test-graders lint notebooks docs test-site reference translations wheel lane clean
 
 help:  ## this list; campaigns that take hours: benchmarks/README.md
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -68,8 +68,11 @@ demo: $(READY)  ## train on two workers and on one device, prove that they agree
 lab: $(READY)  ## copy the lessons, without outputs, into my_lessons, and open them in JupyterLab
 	$(BIN)/python -m dtk lab my_lessons -- $(LAB_OPTIONS)
 
-test: $(READY)  ## run the tests and the lessons, without slow tests, labs and appendices
-	$(BIN)/python -m pytest $(THREE) $(call report,$(VENV)) --nbval tests dtk notebooks/[0-9]*.ipynb notebooks/zh/00*.ipynb
+test: $(READY)  ## run the tests, without slow ones
+	$(BIN)/python -m pytest $(THREE) $(call report,$(VENV)) -p no:nbval tests dtk
+
+test-lessons: $(READY)  ## run the lessons, without labs and appendices, and compare their outputs
+	$(BIN)/python -m pytest $(THREE) $(call report,$(VENV),-lessons) --nbval notebooks/[0-9]*.ipynb notebooks/zh/00*.ipynb
 
 test-fast: $(READY)  ## run the tests that need no TensorFlow, workers or kernels, in less than a minute
 	$(BIN)/python -m pytest $(TWO) --fast -p no:nbval tests

@@ -221,8 +221,8 @@ GROWS = "16 * strategy.num_replicas_in_sync"
     ("batch", "divisor", "layer", "last", "verdict"),
     [
         pytest.param("32", "batch", "tf.keras.layers.Dropout(0.3),", LAST, "replicas", marks=pytest.mark.slow),
-        ("32", "batch", "tf.keras.layers.BatchNormalization(),", LAST, "replicas"),
-        ("32", "batch", "tf.keras.layers.Dropout(0.3),", SHUFFLED, "replicas"),
+        pytest.param("32", "batch", "tf.keras.layers.BatchNormalization(),", LAST, "replicas", marks=pytest.mark.slow),
+        pytest.param("32", "batch", "tf.keras.layers.Dropout(0.3),", SHUFFLED, "replicas", marks=pytest.mark.slow),
         ("32", "batch", "tf.keras.layers.Dropout(0.3),", FILES + LAST + MEASURED + LAST, "replicas"),
         ("32", "batch", "", BY_HAND, "one device"),
         ("32", "batch", "", RESUMES, "one device"),
@@ -230,7 +230,7 @@ GROWS = "16 * strategy.num_replicas_in_sync"
         ("32", "(batch // strategy.num_replicas_in_sync)", "", LAST, "failed"),
         pytest.param("32", "batch", "", NOT_SHARDED, "failed", marks=pytest.mark.slow),
         (GROWS, "batch", "", FILES + 2 * SHUFFLED.replace("batch // context.num_input_pipelines", "16"), "replicas"),
-        (GROWS, "batch", "", LAST, "replicas"),
+        pytest.param(GROWS, "batch", "", LAST, "replicas", marks=pytest.mark.slow),
         (GROWS, "16", "", LAST, "failed"),  # which does not grow with the batch
         (GROWS, "batch", "", EPOCHS, "replicas"),  # one device makes other numbers of updates in a call
         pytest.param(GROWS, "16", "", EPOCHS, "failed", marks=pytest.mark.slow),

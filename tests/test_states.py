@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import proof_programs
 import pytest
+from starting import nightly
 from training import batches
 
 import dtk
@@ -20,20 +21,21 @@ from dtk.worker.recorded import Change, Damaged, RecordedStates, compared, diffe
 from dtk.worker.rounding import Levels
 
 RIGHT, WRONG = proof_programs.right(), proof_programs.wrong()
-# Lesson 14, a test below and tests/test_updates.py have their like.
-SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("attention adam", "loop relu adam", "two fits")]
 TOLD = {
     "loop worker's labels": "one worker's loss",
     "loop decay": "regularisation",
     "not summed": "not summed",
-    "words by fit, masked, eagerly": "own mean",
-    "words, own words, not divided": "own mean",
-    "accumulated, clipped": "clipping",
     "examples counted, averaged": "set by hand",
     "noise but on worker 1": "other draws",
     "sum on all replicas": "unknown",  # of a variable, 1.5 times: all are parallel
+}
+TOLD_AT_NIGHT = {
+    "words by fit, masked, eagerly": "own mean",
+    "words, own words, not divided": "own mean",
+    "accumulated, clipped": "clipping",
     "fit, own order": "unknown",  # and not "global batch", though a worker's batch is the same however many there are
 }
+LONG = ["attention adam"], ["loop relu adam"], ["two fits"], ["adafactor"]
 FIRST = {"variables": [["dense/kernel", 90], ["key/bias", 3]]}
 END = {"end": "done", "recorded": 2, "whole": True, "coarse": 0.0}
 VARIABLE = {"number": 0, "name": "w", "identity": ["w", "float32", [2], 0], "dtype": "float32", "shape": [2]}
@@ -203,7 +205,7 @@ def ran(program, steps, **options):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("name", [*SLOW, "adafactor", "callback scheduler, data of unknown size"])
+@pytest.mark.parametrize("name", ["callback scheduler, data of unknown size", *nightly(*LONG)])
 def test_each_step_of_a_right_program_agrees(name):
     run = ran(RIGHT[name], 20)
     _, lines = run.followed(run)
@@ -215,13 +217,11 @@ def test_each_step_of_a_right_program_agrees(name):
     ("name", "steps", "replicas"),
     [
         ("cnn bfloat16", 60, 1),
-        ("two fits, dropout, shuffled", 12, 2),
-        pytest.param("train_step, drawn by operation", 12, 1, marks=pytest.mark.slow),  # as the loop below
         ("loop drawn by operation", 12, 1),
-        ("loop drawn by a call of its own", 12, 1),
-        ("loop drawn by generator", 12, 2),
         ("examples counted", 12, 1),
-        ("accumulated by hand, without a fold", 12, 1),
+        *nightly(("loop drawn by a call of its own", 12, 1), ("train_step, drawn by operation", 12, 1)),
+        *nightly(("two fits, dropout, shuffled", 12, 2), ("loop drawn by generator", 12, 2)),
+        *nightly(("accumulated by hand, without a fold", 12, 1)),
     ],
 )
 def test_a_right_program_passes(name, steps, replicas):
@@ -243,9 +243,9 @@ def test_a_small_mistake_shows_at_its_first_step(name):
 
 
 @pytest.mark.trains
-@pytest.mark.parametrize("name", TOLD)
-def test_what_followers_tell_of_a_mistake(name):
-    assert dtk.diagnose(ran(WRONG[name], 10)).mistake == TOLD[name]
+@pytest.mark.parametrize(("name", "mistake"), [*TOLD.items(), *nightly(*TOLD_AT_NIGHT.items())])
+def test_what_followers_tell_of_a_mistake(name, mistake):
+    assert dtk.diagnose(ran(WRONG[name], 10)).mistake == mistake
 
 
 def rows(count, width):

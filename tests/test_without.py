@@ -123,6 +123,7 @@ def test_a_shuffle_leaves_the_order_and_a_category_is_the_likeliest(found):
         assert found[kind][0][0].tolist() == [[int(np.argmax(row))] * 40 for row in LOGITS], kind
 
 
+@pytest.mark.slow  # unmasked ones are below
 def test_a_masked_batch_norm_of_each_replica_is_right_as_n_replicas():
     def train(strategy):
         import keras

@@ -23,7 +23,7 @@ COMMANDS = {
     "canary": "make lane LANE=canary",
     "colab": "make lane LANE=colab",
     "lowest": "make lane LANE=lowest",
-    "main": "make test PYTHON={python}",
+    "main": "make test test-lessons PYTHON={python}",
     "tf215": "make lane LANE=tf215",
 }
 NO_REASON = "without a reason"
