@@ -38,8 +38,7 @@ def place() -> Path | None:
         return Path(asked).expanduser()
     if live_mode() == "off":
         return None
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "dtk" / "answers.jsonl"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "dtk" / "answers.jsonl"
 
 
 def keep(kind: str, name: str, **facts: Any) -> None:

@@ -184,8 +184,7 @@ def table(looks: Mapping[int, Sequence[Row]]) -> pandas.DataFrame:
         shown = {worker: row.get("text", row["digest"]) for worker, row in have.items()}
         found.append({**facts, **{f"worker {worker}": shown.get(worker, "") for worker in looks}})
     of_workers = ["workers", *(f"worker {k}" for k in looks)]  # beside the names, so that a narrow page shows them
-    columns = ["name", *of_workers, "shape", "type", "kind", "kept", "called"]
-    return pd.DataFrame(found, columns=columns)
+    return pd.DataFrame(found, columns=["name", *of_workers, "shape", "type", "kind", "kept", "called"])
 
 
 def _verdict(have: Mapping[int, Row], workers: int, kept: str) -> str:

@@ -171,8 +171,7 @@ class Session:
         outcome, now = self.outcome, self.where()
         outcome.held = {worker: where.place for worker, where in now.items() if where.held}
         now |= {peer.number: Where.of({}) for peer in self.peers if peer.lost is not None}
-        broken = [worker for worker, end in outcome.errors.items() if end["op"]]
-        outcome.waits = stuck(before, now, broken)
+        outcome.waits = stuck(before, now, [worker for worker, end in outcome.errors.items() if end["op"]])
         outcome.unlike = outcome.unlike or unlike(now, self.lines)
         return now
 

@@ -84,8 +84,7 @@ class Dashboard(Live):
         self.cancel = _cancel()
         self.box = ipywidgets.VBox([self.page, *self.cancel, self.logs])
         self._draw()
-        first = beside(self.box, f"<live view of dtk: {title}>")
-        self._shown = display(first, raw=True, display_id=True)
+        self._shown = display(beside(self.box, f"<live view of dtk: {title}>"), raw=True, display_id=True)
 
     def update(self, states: Sequence[Line]) -> None:
         now = time.monotonic()

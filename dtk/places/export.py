@@ -254,8 +254,7 @@ def _take_in(fn: Any, found: Written) -> str:
             continue  # the source has it
         line = _of_value(captured, value)
         if line is None:
-            kind = type(value).__name__
-            return _("{owner} captures {name}, a {kind}", owner=name, name=captured, kind=kind)
+            return _("{owner} captures {name}, a {kind}", owner=name, name=captured, kind=type(value).__name__)
         if line.startswith(("import ", "from ")):
             found.imports.add(line)
         elif line and found.values.setdefault(captured, line) != line:

@@ -291,5 +291,4 @@ class Cluster:
         if self.algorithm == "ring":
             return _mixed_ring(workers, size, self.link, near, together)
         local, far = _flat("ring", together, size, near), _flat(self.algorithm, machines, size, self.link)
-        parts = local.latency + far.latency, local.transfer + far.transfer
-        return Cost(local.steps + far.steps, far.bytes, *parts)
+        return Cost(local.steps + far.steps, far.bytes, local.latency + far.latency, local.transfer + far.transfer)

@@ -72,8 +72,7 @@ def shards(
         cluster = _seen(payload, seed, workers=workers, replicas=replicas, mode=mode)
         alone = _seen(payload, seed, workers=1, replicas=1, mode="single")
     parts = [[step[k] for step in steps] for __, steps in cluster.results for k in range(replicas)]
-    whole = [step[0] for step in alone.results[0][1]]
-    return from_lists(parts, whole, cluster.results[0][0], replicas)
+    return from_lists(parts, [step[0] for step in alone.results[0][1]], cluster.results[0][0], replicas)
 
 
 def _seen(payload: bytes, seed: Any, workers: int, **layout: Any) -> Run:

@@ -132,8 +132,7 @@ def _process(ax: Axes, x: tuple[float, float], name: str, own: pandas.DataFrame,
         copies = ngettext(
             "a copy of the {weights:,} weights", "a copy each of the {weights:,} weights", len(rows), weights=weights
         )
-        lines = wrapped(copies, 20 if wide < 0.27 else 60)
-        _write(ax, middle, _FLOOR + 0.05, "\n".join(lines), fontsize=8.0)
+        _write(ax, middle, _FLOOR + 0.05, "\n".join(wrapped(copies, 20 if wide < 0.27 else 60)), fontsize=8.0)
 
 
 def _all_reduce(ax: Axes, size: int, middles: list[float], x: tuple[float, float]) -> None:

@@ -151,14 +151,12 @@ def _cell(ax: Axes, corner: tuple[float, float], parts: Parts, workers: int) -> 
     """A stripe for each worker, filled if its gradient is in; the figure in it says how often, if more than once."""
     x, y = corner[0] + 0.05, corner[1]
     wide = 0.9 / workers
-    counts = Counter(parts or ())
-    for worker, times in sorted(counts.items()):
+    for worker, times in sorted(Counter(parts or ()).items()):
         left, color = x + worker * wide, worker_color(worker)
         ax.add_patch(Rectangle((left, y), wide, 1, facecolor=color, lw=0, gid="part"))
         if times > 1:
             ax.text(left + wide / 2, y + 0.5, str(times), ha="center", va="center", fontsize=7.5, color=on(color))
-    thick = 1.8 if _whole(parts, workers) else 0.5
-    ax.add_patch(Rectangle((x, y), 0.9, 1, fill=False, edgecolor=ink(ax), lw=thick))
+    ax.add_patch(Rectangle((x, y), 0.9, 1, fill=False, edgecolor=ink(ax), lw=1.8 if _whole(parts, workers) else 0.5))
     if parts is None:
         ax.text(x + 0.45, y + 0.5, "?", ha="center", va="center", fontsize=9)
 

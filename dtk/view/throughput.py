@@ -400,5 +400,4 @@ def _overlap_words(table: pandas.DataFrame) -> tuple[str, str]:
         "Step {step} of worker 0, a lane an all-reduce. After the last gradients were there it took {ms} ms more to "
         "reduce; the line is the end of the step, with the update of the weights."
     )
-    ms = three(1e3 * (float(table.end.max()) - ready))
-    return title, _(caption, step=int(table.step.iloc[0]), ms=ms)
+    return title, _(caption, step=int(table.step.iloc[0]), ms=three(1e3 * (float(table.end.max()) - ready)))

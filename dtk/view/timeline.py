@@ -144,8 +144,7 @@ def _draw(ax: Axes, lane: _Lane, span: tuple[float, float] | None = None) -> Non
             words = canvas.lasting(_("step {step}", step=its.step), its.ended - its.started)
             canvas.block(ax, lane.worker, its.started, its.ended, words, gid="evaluation", lw=1, **colors)
     else:
-        done = lane.built if np.isfinite(lane.built) else lane.last
-        _block(ax, lane, "build", lane.running, done)
+        _block(ax, lane, "build", lane.running, lane.built if np.isfinite(lane.built) else lane.last)
         _stacked(ax, lane, span)
     if lane.silent:
         _block(ax, lane, "silence", lane.last, lane.until)
