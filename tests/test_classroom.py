@@ -80,8 +80,7 @@ def test_hidden_cases_are_in_graders_editions_alone(tmp_path: Path):
         texts = built(tmp_path, edition, hidden=word)
         graded = [name for name, text in texts.items() if word in text]
         assert bool(graded) == (edition in ("nbgrader", "otter"))
-    notebook = texts["02_loss_scaling/02_loss_scaling.ipynb"]
-    assert "hidden: true" in notebook
+    assert "hidden: true" in texts["02_loss_scaling/02_loss_scaling.ipynb"]
 
 
 def test_nbgraders_marks_are_whole(tmp_path: Path):

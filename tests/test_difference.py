@@ -107,5 +107,4 @@ def test_what_can_not_be_drawn(tmp_path, alone):
         dtk.plot.difference(run, alone, run, alone, labels=["one"])
     with pytest.raises(ValueError, match="not been verified"):
         dtk.plot.difference(run)
-    empty = fabricate(tmp_path / "empty", steps=0)
-    assert dtk.plot.difference(empty, alone).texts[0].get_text() == NO_RECORDS
+    assert dtk.plot.difference(fabricate(tmp_path / "empty", steps=0), alone).texts[0].get_text() == NO_RECORDS

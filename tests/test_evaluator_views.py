@@ -105,8 +105,7 @@ def labels(ax):
 
 
 def test_the_evaluator_has_a_lane_with_a_block_for_each_evaluation(tmp_path):
-    run = beside(tmp_path, evaluation(1.3, 10), evaluation(1.6, 20), Finished(1.7))
-    ax = plots.timeline(run)
+    ax = plots.timeline(beside(tmp_path, evaluation(1.3, 10), evaluation(1.6, 20), Finished(1.7)))
     assert [label.get_text() for label in ax.get_yticklabels()] == ["worker 0", "worker 1", "evaluator"]
     np.testing.assert_allclose(spans_of(ax, "evaluation", 2), [(1.1, 1.3), (1.4, 1.6)])
     np.testing.assert_allclose(spans_of(ax, "start", 2), [(0.0, 0.2)])

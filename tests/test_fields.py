@@ -175,8 +175,7 @@ def test_in_a_terminal_the_workers_traceback_stands_above_the_sentence():
 
 
 def test_logs_and_records_are_read_from_the_runs_folder(tmp_path: Path):
-    folder = fabricate(tmp_path, workers=2, steps=3).folder
-    error = failed(folder)
+    error = failed(fabricate(tmp_path, workers=2, steps=3).folder)
     assert error.logs == ["worker 0 speaking\n", "worker 1 speaking\n"]
     assert list(error.records.columns) == list(COLUMNS)
     assert error.records.groupby("worker").size().to_dict() == {0: 3, 1: 3}

@@ -200,8 +200,7 @@ def loss(*layers):
 
 
 def test_a_curve_is_drawn_in_the_ink_of_the_page():
-    picture = loss([2.0, float("nan"), 1.0, 0.5])
-    root = ET.fromstring(picture)
+    root = ET.fromstring(loss([2.0, float("nan"), 1.0, 0.5]))
     (path,) = root.iter("path")
     assert path.get("stroke") == "currentColor"
     assert path.get("d").count("M") == 2  # the gap

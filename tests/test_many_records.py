@@ -51,8 +51,7 @@ def test_a_spike_in_a_long_run_is_drawn(tmp_path):
     assert len(tops) == 3
     assert np.nanmax(tops[1].values) == (39 * 1.0 + 40.5) / 40, "a mean over 40 steps"
     assert np.nanmax(tops[2].values) == 40.5, "their largest sum"
-    place = tops[2].edges[int(np.nanargmax(tops[2].values))]
-    assert abs(place - 4322) < 40
+    assert abs(tops[2].edges[int(np.nanargmax(tops[2].values))] - 4322) < 40
     assert len(tops[0].values) == 150
     assert "no finite loss" in [text.get_text() for text in ax.figure.legends[0].get_texts()]
     points = plots.difference(run, alone).lines[0].get_ydata()

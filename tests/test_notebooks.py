@@ -82,8 +82,7 @@ def test_a_lesson_that_fails_is_not_stored(lesson):
 
 @pytest.mark.trains
 def test_directories_of_this_machine_are_reported(lesson, capsys):
-    path = lesson(new_code_cell("import sys\nprint(sys.executable)"))
-    assert tool.main([str(path)]) == 1
+    assert tool.main([str(lesson(new_code_cell("import sys\nprint(sys.executable)")))]) == 1
     assert f"an output names {sys.prefix}; print a relative path" in capsys.readouterr().err
 
 

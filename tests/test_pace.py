@@ -65,8 +65,7 @@ def test_steps_that_take_turns_have_no_culprit(tmp_path):
     late = [(w, step, 0.5 * (w == step % 2)) for step in range(1, 21) for w in (0, 1)]
     rows = [(w, w, step, 1, 0.5, 64, step + by, step + 0.99) for w, step, by in late]
     assert last_to_begin(step_times(frame(rows)))[1] == pytest.approx(0.5, abs=0.05)
-    ax = dtk.plot.timeline(fabricate(tmp_path, steps=20))
-    assert ax.get_label().startswith("The first step ended after")
+    assert dtk.plot.timeline(fabricate(tmp_path, steps=20)).get_label().startswith("The first step ended after")
 
 
 def test_one_worker_waits_for_none():
@@ -81,8 +80,7 @@ def test_the_enlarged_steps_are_of_one_epoch(tmp_path, each):
     assert len(chosen) == min(6, each)
     assert chosen == list(range(chosen[0], chosen[-1] + 1))
     assert len({(step - 1) // each for step in chosen}) == 1
-    lower = dtk.plot.timeline(run).figure.axes[1]
-    low, high = lower.get_xlim()
+    low, high = dtk.plot.timeline(run).figure.axes[1].get_xlim()
     assert high - low < 0.03 * len(chosen), "no pause of 0.2 s or more is in the picture"
 
 

@@ -67,16 +67,13 @@ def test_what_is_reduced_beside_the_backward_pass_is_computing(tmp_path):
 
 
 def test_a_loop_says_when_it_asked_for_data(tmp_path):
-    marks = [["take", 2.3, 2.4, 0]]
-    row = parts_of(with_marks(tmp_path, {0: marks}, workers=1))
+    row = parts_of(with_marks(tmp_path, {0: [["take", 2.3, 2.4, 0]]}, workers=1))
     assert (row["python"], row["input"], row["compute"]) == pytest.approx((0.3, 0.1, 0.6))
 
 
 def test_without_marks_and_without_records(tmp_path):
-    row = parts_of(with_marks(tmp_path, {}, workers=1))
-    assert row["compute"] == pytest.approx(0.9)
-    empty = fabricate(tmp_path / "empty", workers=1, steps=0)
-    assert step_parts(empty).empty
+    assert parts_of(with_marks(tmp_path, {}, workers=1))["compute"] == pytest.approx(0.9)
+    assert step_parts(fabricate(tmp_path / "empty", workers=1, steps=0)).empty
 
 
 # ---- real runs
@@ -127,8 +124,7 @@ def looping(strategy):
 
 def medians(run):
     table = step_parts(run)
-    steps = step_times(run.records)
-    assert len(table) == len(steps) - run.workers
+    assert len(table) == len(step_times(run.records)) - run.workers
     sums = table[list(PARTS)].sum(axis=1)
     assert np.allclose(sums, table.period, rtol=1e-6)
     assert (table[list(PARTS)] >= -1e-6).all().all()

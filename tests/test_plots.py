@@ -59,8 +59,7 @@ def test_a_figures_text_form_says_what_is_drawn(pair, tmp_path):
         title = " ".join(ax.get_title("left").split())
         assert words.startswith(f"<Figure: {title}. "), words
         assert len(words) > len(title) + 40, "the caption too"
-    empty = fabricate(tmp_path / "empty", steps=0)
-    assert repr(plots.loss_scaling(empty).figure) == f"<Figure: {NO_RECORDS}>"
+    assert repr(plots.loss_scaling(fabricate(tmp_path / "empty", steps=0)).figure) == f"<Figure: {NO_RECORDS}>"
     own = plt.figure()
     plots.loss_scaling(cluster, alone, ax=own.subplots())
     assert repr(own) == "<Figure size 640x480 with 1 Axes>", "a figure of one's own is left as it is"
@@ -260,8 +259,7 @@ def test_what_can_not_be_drawn_is_refused_in_one_sentence(pair):
 def test_throughput_stacks_workers_and_marks_the_ideal(pair, tmp_path):
     cluster, alone = pair  # 128 examples a step, each 0.02 s: 6,400 examples/s in both
     ax = plots.throughput(alone, cluster)
-    widths = [bar.get_width() for bar in ax.patches]
-    np.testing.assert_allclose(widths, [6400, 3200, 3200])
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], [6400, 3200, 3200])
     np.testing.assert_allclose(ax.lines[0].get_xdata(), 12800)
     assert "2 workers: 1.00 times one device, ideal would be 2" in said(ax)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["baseline", "2 workers"]

@@ -76,8 +76,7 @@ def test_beyond_the_critical_batch_examples_count_for_less():
     table = predict(replace(JOB, critical_batch=10_000), Cluster(INSTANT), [1, 100, 10_000])
     # 1 + B / Bc times the examples of a small batch, relative to B = 100.
     assert table.useful.tolist() == pytest.approx([1.0, 1.01 / 2, 1.01 / 101])
-    plain = predict(JOB, Cluster(INSTANT), [1, 100, 10_000])
-    assert plain.useful.tolist() == [1.0] * 3
+    assert predict(JOB, Cluster(INSTANT), [1, 100, 10_000]).useful.tolist() == [1.0] * 3
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,7 @@ def boxes(ax):
 
 def test_a_process_a_worker_and_its_numbers(tmp_path):
     shares = np.arange(2.0 * STEPS).reshape(STEPS, 2) / 8 + 0.0625
-    examples = np.tile([40, 24], (STEPS, 1))
-    ax = dtk.plot.processes(noted(cluster(tmp_path, shares=shares, examples=examples)))
+    ax = dtk.plot.processes(noted(cluster(tmp_path, shares=shares, examples=np.tile([40, 24], (STEPS, 1)))))
     said = words(ax)
     assert f"replica 0, a device 40 examples share of loss {shares[1, 0]:.4f}" in said
     assert f"replica 1, a device 24 examples share of loss {shares[1, 1]:.4f}" in said
@@ -61,8 +60,7 @@ def test_the_bytes_are_those_that_the_workers_noted(tmp_path):
     run = noted(cluster(tmp_path), packs=(300_000, 48_000), small=(8,))
     table = step_reductions(run)
     assert table[(table.worker == 0) & (table.step == 2)].bytes.sum() == 348_000
-    ax = dtk.plot.processes(run)
-    assert "2 all-reduces of 348 kB" in ax.get_label()
+    assert "2 all-reduces of 348 kB" in dtk.plot.processes(run).get_label()
 
 
 def test_without_marks_there_are_no_bytes(tmp_path):
@@ -103,6 +101,5 @@ def test_a_worker_that_did_not_reach_the_step_has_no_numbers(tmp_path):
     (run.dir / "worker-0" / "weights-final.npz").unlink()  # of a run that has not come to its end
     lines = '{"shape": [10, 11], "trainable": true}\n{"shape": [9], "trainable": false}\n'
     (run.dir / "worker-0" / "variables.jsonl").write_text(lines)
-    error = WorkerFailed("worker 1 was killed", worker=1, folder=run.folder)
-    said = words(dtk.plot.processes(error))
+    said = words(dtk.plot.processes(WorkerFailed("worker 1 was killed", worker=1, folder=run.folder)))
     assert {"no record of this step", "a copy of the 110 weights"} <= {*said}

@@ -75,8 +75,7 @@ class Held(Recorded):
 
 
 def test_a_message_that_did_not_arrive_is_a_cross_and_no_arrow(tmp_path):
-    gone = [(1, "received", 2), (1, "used", 2)]
-    folder = fabricated(tmp_path, leave_out=gone, finished=False)
+    folder = fabricated(tmp_path, leave_out=[(1, "received", 2), (1, "used", 2)], finished=False)
     told = story(folder)
     assert told.messages[2, 0, 1] is False
     ax = draw(Held(folder))
@@ -95,5 +94,4 @@ def test_a_chunk_of_unknown_use_is_a_question_mark(tmp_path):
 
 
 def test_without_messages_the_figure_says_so(tmp_path):
-    folder = RunFolder(tmp_path, 2)
-    assert NO_MESSAGES in said(draw(Held(folder)))
+    assert NO_MESSAGES in said(draw(Held(RunFolder(tmp_path, 2))))

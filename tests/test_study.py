@@ -180,8 +180,7 @@ def test_a_study_of_a_fit():
     points = study.points
     assert not points.failed.any(), points.failed.tolist()
     assert (points.examples_per_second > 0).all()
-    apart = points[points.kind == "ceiling"]
-    assert (apart.all_reduce == 0).all()
+    assert (points[points.kind == "ceiling"].all_reduce == 0).all()
     assert (points[points.kind == "cluster"].all_reduce > 0).all()
 
 

@@ -138,7 +138,6 @@ def test_tensorboard_shows_each_replicas_loss_and_rate(tmp_path):
     read = EventAccumulator(str(run.to_tensorboard(tmp_path / "scalars") / "replica-1")).Reload()
     tags = read.Tags()["tensors"]
     shown = {tag: [float(make_ndarray(each.tensor_proto)) for each in read.Tensors(tag)] for tag in tags}
-    rows = run.records[run.records.replica == 1]
-    assert shown["loss"] == pytest.approx(list(rows.loss))
+    assert shown["loss"] == pytest.approx(list(run.records[run.records.replica == 1].loss))
     assert shown["examples per second"][1:] == pytest.approx([3200.0] * 3)
     assert [each.step for each in read.Tensors("loss")] == [1, 2, 3, 4]

@@ -109,8 +109,7 @@ def test_each_control_changes_the_picture(lab, monkeypatch, name, value, words):
 
 def test_without_widgets_it_is_the_figure(monkeypatch):
     monkeypatch.setenv("DTK_LIVE", "off")
-    ax = dtk.plot.what_if_lab(workers=16)
-    assert said(ax).startswith("16 workers: ")
+    assert said(dtk.plot.what_if_lab(workers=16)).startswith("16 workers: ")
     for wrong in (0, 20_000):
         with pytest.raises(dtk.ClusterConfigError, match=f"workers={wrong}: it takes a number from 1 to 10000"):
             dtk.plot.what_if_lab(workers=wrong)
