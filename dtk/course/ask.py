@@ -150,8 +150,7 @@ class Prediction:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        as_widgets = live_mode() == "widgets"
-        display(beside(self._box(), repr(self)) if as_widgets else {"text/plain": repr(self)}, raw=True)
+        display(beside(self._box(), repr(self)) if live_mode() == "widgets" else {"text/plain": repr(self)}, raw=True)
 
     def _box(self) -> Any:
         """The question with its choices, or an empty field for a number: an answer is kept at once."""
@@ -167,8 +166,7 @@ class Prediction:
             control = ipywidgets.Text(placeholder=self._bounds(), description=_(self.unit), continuous_update=False)
 
         def show() -> None:
-            said = self.given
-            if said is not None:
+            if (said := self.given) is not None:
                 control.disabled, control.value = self.is_settled, int(said) if self.options else f"{said:g}"
                 line.value = html.escape(_("you said {answer}", answer=self._shown(said)))
 

@@ -36,8 +36,7 @@ def look(names: Mapping[str, Any]) -> Iterator[Row]:
 
 def variables_of(value: Any) -> Iterator[tuple[str, Copies]]:
     """A variable itself; the variables of a model, an optimizer, a metric, each with a label; nothing for others."""
-    alone = copies(value)
-    if alone is not None:
+    if (alone := copies(value)) is not None:
         yield "", alone
         return
     if not type(value).__module__.startswith(("keras", "tf_keras", "tensorflow", "__main__")):
@@ -54,8 +53,7 @@ def _held(value: Any, head: str, seen: set[str]) -> Iterator[tuple[str, Copies]]
         if callable(held):  # Keras 2's optimizers
             held = held()
         for k, each in enumerate(held if isinstance(held, (list, tuple)) else ()):
-            found = copies(each)
-            if found is not None and found.key not in seen:
+            if (found := copies(each)) is not None and found.key not in seen:
                 seen.add(found.key)
                 yield f"{head}.{attribute}[{k}]", found
         if held:
@@ -121,8 +119,7 @@ def _of_value(name: str, value: Any) -> Iterator[Row]:
 
 def _parts_of(value: Any, label: str = "", depth: int = 2) -> Iterator[tuple[str, Any, list[Any]]]:
     """(label, part, arrays): of an array or a tensor itself, with an empty label; of lists and dictionaries of them."""
-    arrays = _arrays_of(value)
-    if arrays is not None:
+    if (arrays := _arrays_of(value)) is not None:
         yield label, value, arrays
     elif depth and isinstance(value, (list, tuple)):
         for k, each in enumerate(value[:_MOST]):

@@ -119,9 +119,8 @@ def compare(session: Session) -> tuple[bool, str]:
     if differing:
         names = first_three(differing)
         return False, _("replicas differ in {names}: cluster.sync() gives all workers worker 0's", names=names)
-    n = len(shared)
     return True, ngettext(
-        "replicas are equal ({n} variable compared)", "replicas are equal ({n} variables compared)", n
+        "replicas are equal ({n} variable compared)", "replicas are equal ({n} variables compared)", len(shared)
     )
 
 

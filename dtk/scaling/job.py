@@ -97,7 +97,6 @@ ETHERNET_10, ETHERNET_100, ETHERNET_400 = ethernet(10), ethernet(100), ethernet(
 H100_NVLINK = Link("NVLink", _NVLINK, 450e9)
 LINKS = {link.name: link for link in (ETHERNET_10, ETHERNET_100, ETHERNET_400, H100_NVLINK)}
 
-
 BIGGEST_CLUSTER = 10_000
 
 

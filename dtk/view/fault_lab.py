@@ -160,8 +160,7 @@ class FaultLab(Displayed):
             self.button.disabled = False
         self.seen = what = seen(fault, outcome)
         said = N_("dtk: {words}.") if what.seconds is None else N_("dtk, {seconds:.1f} s after the fault: {words}.")
-        lines = [f"<b>{html.escape(repr(fault))}</b>"]
-        lines.append(_(said, seconds=what.seconds, words=html.escape(what.words)))
+        lines = [f"<b>{html.escape(repr(fault))}</b>", _(said, seconds=what.seconds, words=html.escape(what.words))]
         if what.answer is not None:
             right = what.answer == self.prediction.value
             how = N_("As predicted: {answer}.") if right else N_("Not as predicted: {answer}.")

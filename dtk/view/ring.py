@@ -65,8 +65,7 @@ def story(folder: RunFolder) -> Story | None:
             worker = (sender + 1) % workers
             received, used = (seen.get((what, worker, step)) for what in ("received", "used"))
             # What at least one end wrote down: a worker that is killed may have sent without a chance to say so.
-            message = seen.get(("sent", sender, step), received)
-            if message is not None:
+            if (message := seen.get(("sent", sender, step), received)) is not None:
                 messages[step, sender, message.chunk] = received is not None
             known[worker] &= received is not None
             if received is not None:

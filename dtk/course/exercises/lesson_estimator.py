@@ -37,8 +37,7 @@ def _input_hint(make: Any, draw: random.Random) -> str:
             return _(words, examples=examples, batch=batch)
         if len({after - before for before, after in itertools.pairwise(order)}) <= 4:
             return _("one device reads the examples in a regular order: nothing is shuffled")
-        hint = _deal_hint(from_lists(workers, alone=alone), batch)
-        if hint:
+        if hint := _deal_hint(from_lists(workers, alone=alone), batch):
             return hint
     return ""
 
