@@ -48,8 +48,10 @@ def step_times(records: pandas.DataFrame) -> pandas.DataFrame:
     how = {"epoch": "first", "examples": "sum", "started": "min", "ended": "max"}
     table = records.groupby(["worker", "step"], as_index=False).agg(how)
     table["seconds"] = table.ended - table.started
-    table["period"] = table.ended - table.groupby(["worker", "epoch"]).ended.shift().fillna(table.started)
-    table["waiting"] = np.minimum(table.groupby("step").started.transform("max") - table.started, table.seconds)
+    before = table.groupby(["worker", "epoch"]).ended.shift()
+    table["period"] = table.ended - before.fillna(table.started)
+    last = table.groupby("step").started.transform("max")
+    table["waiting"] = np.minimum(last - table.started, table.seconds)
     return table
 
 
@@ -80,7 +82,8 @@ def within_epochs(times: pandas.DataFrame) -> pandas.DataFrame:
     the pause between two epochs, which no slow step has made. A run's first step stays as it is.
     """
     before = times.groupby("worker").epoch.shift()
-    apart = times.waiting.where(before.notna() & (times.epoch != before), 0.0)
+    first = before.notna() & (times.epoch != before)
+    apart = times.waiting.where(first, 0.0)
     less = {"started": times.started + apart, "waiting": times.waiting - apart}
     return times.assign(**less, seconds=times.seconds - apart, period=times.period - apart)
 

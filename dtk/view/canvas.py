@@ -130,7 +130,8 @@ def image(figure: Figure, style: str = "") -> str:
     seen = Bbox(np.multiply(box.get_points(), figure.dpi))  # px
     places = list(_pointed_at(figure))
     for ax, corners, words in places[:: -(-len(places) // _MOST_PLACES) or 1]:
-        if (area := Bbox.intersection(Bbox([corners.min, corners.max]), ax.bbox)) is not None and min(area.size) >= 1:
+        area = Bbox.intersection(Bbox([corners.min, corners.max]), ax.bbox)
+        if area is not None and min(area.size) >= 1:
             at = f"left:{(area.x0 - seen.x0) / seen.width:.2%};top:{(seen.y1 - area.y1) / seen.height:.2%}"
             size = f"width:{area.width / seen.width:.2%};height:{area.height / seen.height:.2%}"
             said = html.escape("\n".join(_(each) for each in words if each[:1] not in ("", "_")))

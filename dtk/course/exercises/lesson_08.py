@@ -113,7 +113,8 @@ def _hint_for_pipeline(pipeline: Any, draw: random.Random) -> str:
     if not all(len(batch) == 2 and isinstance(batch[1], list) for batch in batches):
         return _("these are no batches of images and labels: is `batch` missing?")
     labels = [label for batch in batches for label in batch[1]]
-    if [image for batch in batches for image in batch[0]] != [label + 0.5 for label in labels]:
+    images = [image for batch in batches for image in batch[0]]
+    if images != [label + 0.5 for label in labels]:
         return _("the images are not those that `decoded` makes of what is read: is it called once for each?")
     if len(batches) < _BATCHES:
         return _("the data ends after one epoch; training goes on for several")
