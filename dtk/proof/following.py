@@ -423,12 +423,11 @@ def _first(following: Following) -> VerificationError | None:
         said = _(what, step=ours.at(steps.damaged or 1))
         return VerificationError(said, step=steps.damaged, reason="states", remedy=_("run it again"))
     made, count = 0 if theirs is None else theirs.steps, ours.steps
-    further = 0 if count else steps.further  # where steps are recorded, their number tells
-    if made != count or further or not (steps.proved or steps.is_open):
+    if made != count or steps.further or not (steps.proved or steps.is_open):
         what = N_("{whom} made {others} steps, the {run} {steps}")
         if made == count:  # what differs is known by states alone
             what, count = N_("{whom} made {others} calls that train, the {run} {steps}"), steps.recorded
-            made = sum(line["units"] for line in steps.lines) + further
+            made = sum(line["units"] for line in steps.lines) + steps.further
         remedy = N_("let the data and its size alone decide how many steps there are")
         if not made:
             remedy = N_("if it restores or finds what the run saved, remove that first")

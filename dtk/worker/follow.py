@@ -425,7 +425,8 @@ class Follower:
                 why, facts = "damaged", {"damaged": damage.args[0]}
         whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
         facts |= {"levels": self.levels.above(), "coarse": updates.precision(), "whole": whole, "sharded": sharded()}
-        facts |= {"made": recorded.last[0] if recorded.last else 0, "further": self._further * recorded.complete}
+        further = self._further if recorded.complete and not recorded.unseen else 0
+        facts |= {"made": recorded.last[0] if recorded.last else 0, "further": further}
         self._write({"end": why, "recorded": len(recorded.units), **facts})
         os.close(self._file)
         self._file = -1

@@ -75,8 +75,9 @@ class RecordedStates:
             self.units = keep
         self.units += [_unit(line, folder, numbers, before, others) for line in units]
         self.end = next((_unit(line, folder, numbers, before, others) for line in lines if line.get("end")), None)
-        last = next((line["last"]["position"] for line in lines if "last" in line), None)
-        self.last = None if last is None else (last[0] + before, last[1])
+        said = next((line["last"] for line in lines if "last" in line), None)
+        self.last = None if said is None else (said["position"][0] + before, said["position"][1])
+        self.unseen = bool(said and said.get("unseen"))  # calls that nothing recorded, as in cells on single workers
 
     def _numbers(self, folder: RunFolder, worker: int) -> dict[int, int]:
         """A worker's numbers of variables, and what they are called here, by all workers and starts alike."""

@@ -129,10 +129,11 @@ class StateRecorder:
         self.written: dict[Variable, int] = {}  # their numbers
         self._fresh, self._largest, self._since = 0, 0, 0.0
         self._writer = _Writer(place.folder.path, values=place.worker == 0)
-        self.paused = False
+        self.paused = self.unseen = False  # unseen: whether calls were made while it was paused
 
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.paused:
+            self.unseen = True
             return call(*args, **kwargs)
         begun = self.begins(subject)
         result = call(*args, **kwargs)
@@ -211,7 +212,8 @@ class StateRecorder:
             now = take()
             place, step = self.watched.position, progress(self.place).steps + 1
             self._write(now, now, unit=self.units + 1, end=True, began=place, ended=place, step=step)
-        self._writer.last({"units": self.units, "position": self.watched.position, "failed": self._writer.failed})
+        facts = {"units": self.units, "position": self.watched.position, "unseen": self.unseen}
+        self._writer.last({**facts, "failed": self._writer.failed})
 
 
 class _Writer:
