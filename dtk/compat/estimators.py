@@ -249,7 +249,7 @@ def evaluate_checkpoint(executor: Any, path: str) -> None:
 
 
 def _refuse_keras_3(layer: Any, *args: Any, **kwargs: Any) -> Any:
-    """Such layers would train, but nothing runs the updates that they put into the graph, as moving statistics."""
+    """Such layers would train, but nothing runs the updates in their graph: moving statistics, Dropout's next draw."""
     raise ClusterConfigError(
         f"model_fn uses Keras 3 ({type(layer).__name__}), whose updates an Estimator never runs; take layers from "
         "tf.keras inside model_fn, which is tf_keras in the workers of an Estimator run"

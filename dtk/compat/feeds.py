@@ -267,7 +267,7 @@ def read_by_worker(workers: int, each: int, joined: bool) -> None:
         return tf.data.Dataset.zip(parts).map(joint)
 
     made_by_function: list[Any] = []  # which one device's `fit` distributes once more
-    lengths: list[Any] = []  # of the same, as a worker's `fit` is told them: by them it begins a pass ahead, or not
+    lengths: list[Any] = []  # of a worker's own dataset, which `fit` is to see: it then starts each next pass early
 
     def datasets(original: Any, self: Any, dataset_fn: Any, *options: Any, **named: Any) -> Any:
         found = original(self, functools.partial(data, dataset_fn), *options, **named)
@@ -294,8 +294,8 @@ def _as_in_processes(make: Callable[[Any], Any], asked: list[Any]) -> list[Any]:
     # Of operations without a seed of their own, run eagerly; tests/test_programs.py tells when this name is gone.
     ours = getattr(contexts.context(), "_rng", None)
     states = np.random.get_state(), random.getstate(), ours and ours.getstate()
-    beside = read_beside(make) if tf.executing_eagerly() else []
-    beside = [(data, put) for data, put in beside if isinstance(data, tf.data.Dataset)]
+    outside = read_beside(make) if tf.executing_eagerly() else []
+    beside = [(data, put) for data, put in outside if isinstance(data, tf.data.Dataset)]
     found = []
     for number, context in enumerate(asked):
         for data, put in beside:

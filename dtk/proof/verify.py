@@ -130,7 +130,7 @@ def updates_line(ours: Evidence) -> str:
     """ "check updates: PASS (30 of 30 updates recorded, 2 models)"; raises where some were not.
 
     An update is one call that applies gradients, of any Keras optimizer that the worker made, counted where it is made.
-    `numbers` of the error: "made" and "recorded" updates; "worker" where it made others than worker 0.
+    `numbers` of the error: "made" and "recorded" updates; "worker" where it made others than worker 0; or none.
     """
     for blind in [each.blind for each in of_kind(ours.run.folder.worker(0).events, Loop) if each.blind][:1]:
         what = N_(
