@@ -26,7 +26,7 @@ class Made(Run):
         steps = min(int(run.records.step.max()) for run in (self, follower))
         facts = {"units": 1, "kind": "update", "numbers": [0], "wrong": []}
         sizes = {"apart": [0.0], "size": [1.0], "ratio": [1e-9], "level": [2e-5]}
-        lines = [{"unit": k, "step": k, **facts, **sizes} for k in range(1, steps + 1)]
+        lines = [{"unit": k, "step": k, "here": k, **facts, **sizes} for k in range(1, steps + 1)]
         end = {"end": "done", "recorded": steps, "whole": True, "coarse": 0.0}
         return follower, [{"variables": [["w0", 6]]}, *lines, end]
 

@@ -28,7 +28,7 @@ def test_a_model_fn_that_raises_on_one_worker_is_named():
         dtk.run(estimating.train, workers=2, kwargs={"model_fn": raises_on_worker_1}, stall_timeout=60)
 
 
-@pytest.mark.trains
+@pytest.mark.slow
 def test_an_input_fn_that_does_not_shard_is_named():
     run = dtk.run(estimating.train, workers=2, kwargs={"shard": False})
     assert dtk.diagnose(run, dtk.baseline(estimating.train)).mistake == "sharding off"

@@ -10,7 +10,7 @@ import pytest
 from dtk.records import Journal, RunFolder, events
 from dtk.records.events import KINDS, Event, parse, write
 
-ADAM = events.Optimizer(name="adam", variables=["kernel", "…"], made=30, recorded=29, pace=[2, 3])
+ADAM = events.Optimizer(name="adam", variables=["kernel", "…"], made=30, recorded=29)
 # One of each kind, with every field other than its default.
 EACH = [
     events.Starting(0.1),

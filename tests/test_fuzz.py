@@ -25,7 +25,7 @@ def note(**facts):
         file.write(json.dumps(facts) + "\n")
 
 
-@pytest.mark.trains
+@pytest.mark.slow
 def test_what_it_has_found():
     assert fuzzing.judge(fuzzing.tidy({"inputs": "tokens", "masked": True})).verdict == "candidates"
     assert fuzzing.judge(fuzzing.tidy({"tail": 1, "penalty": True, "extras": ["eager"]})).verdict == "true"

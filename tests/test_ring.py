@@ -264,7 +264,7 @@ def ddp(mistake="", steps=4, batch=32):
     ("mistake", "named", "verdict"),
     [
         ("", "none", "one device"),
-        ("divisor", "local mean", "failed"),
+        pytest.param("divisor", "local mean", "failed", marks=pytest.mark.slow),
         ("bucket", "not summed", "failed"),
         ("start", "set by hand", "failed"),
         ("dropout", "unknown", "not decidable"),

@@ -141,7 +141,8 @@ def test_a_masked_batch_norm_of_each_replica_is_right_as_n_replicas():
 
 
 @pytest.mark.skipif(not lanes.KERAS_3, reason="this lane has Keras 2 everywhere")
-@pytest.mark.parametrize("name", [pytest.param("legacy_batch_norm", marks=pytest.mark.slow), "legacy_loop_batch_norm"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["legacy_batch_norm", "legacy_loop_batch_norm"])
 def test_a_batch_norm_of_keras_2_is_right_as_n_replicas(name):
     program = all_programs()[name]
     assert dtk.verify(dtk.run(program.train, kwargs={"slip": None}, **program.start)).verdict == "replicas"

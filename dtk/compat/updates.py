@@ -212,15 +212,14 @@ class UpdateCounter:
     """One optimizer: its name, the names of the variables that it updates, by `key_of`, and its updates so far.
 
     recorded: of the updates outside of a step of `fit` those that `dtk.record_step` has seen; before: how many there
-    were at the last recorded step; first: of the first one that made some; later: of each one after it.
+    were at the last recorded step; first: of the first one that made some; later: the most of one after it.
     """
 
     def __init__(self, optimizer: Any):
         self.name = str(getattr(optimizer, "name", type(optimizer).__name__))
         self._optimizer = weakref.ref(optimizer)
         self.variables: dict[str, str] = {}
-        self.recorded = self.before = self.first = 0
-        self.later: set[int] = set()
+        self.recorded = self.before = self.first = self.later = 0
         # Updates inside of recorded steps of `fit`, and outside.
         self._made = _resource(f"dtk-updates-{len(_all)}", [2], tf.int64)
 
@@ -242,21 +241,21 @@ class UpdateCounter:
         """
         since, self.before = now - self.before, now
         if since > 0 and self.first:
-            self.later.add(since)
+            self.later = max(self.later, since)
         elif since > 0:
             self.first = since
-        self.recorded = now - max(0, self.first - max(self.later, default=self.first))
+        self.recorded = now - max(0, self.first - (self.later or self.first))
 
     def state(self) -> list[int]:
         """All that is counted, for `go_on` in a process that takes this one's place."""
-        return [*self.so_far(), self.recorded, self.before, self.first, *self.later]
+        return [*self.so_far(), self.recorded, self.before, self.first, self.later]
 
     def go_on(self, state: list[int]) -> None:
         """Adds what was counted of an optimizer whose variables this one has taken over."""
         tf.raw_ops.AssignAddVariableOp(resource=self._made, value=tf.constant(state[:2], tf.int64))
-        recorded, before, first, *later = state[2:]
+        recorded, before, first, later = state[2:]
         self.recorded, self.before, self.first = self.recorded + recorded, self.before + before, self.first or first
-        self.later.update(later)
+        self.later = max(self.later, later)
 
     def rate(self) -> float | None:
         """Its learning rate as it is now, a schedule's at the present count; None where it has none, or is gone."""

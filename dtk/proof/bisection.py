@@ -92,9 +92,7 @@ def look_at_between(case: Case) -> Diagnosis | None:
 
 def look_at_settings(case: Case) -> Diagnosis | None:
     """An optimizer's settings that are not the same, on one worker or on one device."""
-    if case.failed.reason not in ("update", "loss"):
-        return None
-    other = _other_settings(case)
+    other = _other_settings(case) if case.failed.reason in ("update", "loss") else None
     return None if other is None else case.found(other[0], in_words(_where(case), other[1]))
 
 

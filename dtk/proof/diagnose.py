@@ -1,9 +1,7 @@
 """`dtk.diagnose`: why a run and its baseline differ, in one sentence with numbers and the line to change.
 
-It runs `dtk.verify`'s checks and explains the one that failed. What was trained comes first, as in `verify`: another
-batch, other examples or other weights make every loss differ. Each diagnosis rests on a measurement that
-could have refuted it; where several fit, it says so. The mistakes that it knows stand in `dtk.proof.mistakes` and, as
-a table, in docs/reference/mistakes.md.
+It runs `dtk.verify`'s checks, in their order, and explains the one that failed. Each diagnosis rests on a measurement
+that could have refuted it; where several of `dtk.proof.mistakes` fit, it says so.
 """
 
 from __future__ import annotations
@@ -44,8 +42,7 @@ def diagnose(
     Returns:
         A `Diagnosis`, which shows itself as its sentence. `.mistake` is its key: "none" where verify passes,
         "unknown" where nothing known explains the difference, or where several mistakes would: these are in
-        `.also`. `.what` and `.remedy` are the sentence's parts; `.evidence` is what it rests on, first the symptom.
-        The mistakes are in docs/reference/mistakes.md.
+        `.also`. `.evidence` is what it rests on, first the symptom. See docs/reference/mistakes.md.
 
     Raises:
         VerificationError: the arguments are no pair of run and baseline.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -283,6 +283,16 @@ def _remedy(ours: Evidence) -> str:
 
 
 # ---- the examples of each step: what yields the first error
+
+
+def check_pace(ours: Evidence, followed: Sequence[dict[str, Any]], whom: str) -> Iterator[VerificationError]:
+    """Both are to be at the same step after as many updates, or losses of a step are of other weights."""
+    for line in followed if ours.steps and not ours.restarts else ():
+        if line["here"] != line["step"]:
+            what = N_("after as many updates, the {run} is at {step}, {whom} at step {here}")
+            said = _(what, step=ours.at(line["step"]), here=line["here"], run=ours.name, whom=whom)
+            remedy, began = _(MISTAKES["steps"].remedy), max(1, line["step"] - 1)
+            yield VerificationError(said, step=began, reason="steps", remedy=remedy)
 
 
 def check_examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:

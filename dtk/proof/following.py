@@ -26,6 +26,7 @@ from dtk.proof.evidence import (
     check_data,
     check_examples,
     check_losses,
+    check_pace,
     collect,
     without_states,
 )
@@ -209,7 +210,8 @@ def _passed(ours: Evidence, following: Following) -> str:
     if not ours.steps:
         words, given = CALLS, following.by_call[0].prints
         given = given[np.isfinite(given).all(axis=1)]
-        more = _(", of {made} updates in all; of the others {lost}", **numbers) if lost else ""
+        more = _(", of {made} updates in all", **numbers) if lost and steps.made else ""
+        more += _("; of the others {lost}", **numbers) if lost else ""
         alike = ours.replicas > 1 and given.any() and not np.ptp(given, axis=1).any()
         numbers |= {"more": more, "same": _("; all replicas were given the same examples") if alike else ""}
     elif lost:
@@ -306,7 +308,7 @@ def _by_replicas(ours: Evidence, source: RunLike, alone: Following, found: dict[
     how += [_("with num_replicas_in_sync={n}", n=ours.replicas)] if scaled else []
     assert again.steps is not None
     units, steps = len(again.steps.followed), mine.steps
-    said = f"{steps or units}" if again.steps.whole else f"{units}/{max(steps, again.steps.made)}"
+    said = f"{steps or units}" if again.steps.whole else f"{units}/{max(steps, again.steps.made) or '?'}"
     words = N_("check every step vs {whom} {how}: PASS ({steps} steps)")
     yield _(words, whom=again.whom, how=_(", ").join(how), steps=said)
 
@@ -330,9 +332,7 @@ def _scaled(alone: Following) -> list[str]:
     if batches[0] != batches[1] and mine.global_batch != theirs.global_batch:
         words = N_("the global batch depends on the number of replicas: {mine} examples here, {other} there")
         updates = 1 if alone.steps is None or not mine.of_calls else int(np.nanmax(alone.steps.by_replica("made")))
-        if updates > 1:
-            words = N_("the examples of {n} updates depend on the number of replicas: {mine} here, {other} there")
-        found.append(_(words, mine=mine.global_batch, other=theirs.global_batch, n=updates))
+        found.append(_(words, mine=-(-mine.global_batch // updates), other=-(-theirs.global_batch // updates)))
     if facts.other_rate(mine.run, theirs.run):
         found.append(_("the learning rate depends on the number of replicas"))
     return found
@@ -397,7 +397,8 @@ def _first(following: Following) -> VerificationError | None:
     """The first thing that differs, what was trained before how well; None where every step agrees."""
     ours, theirs, steps, who = following.ours, following.theirs, following.steps, following.whom
     assert steps is not None
-    found = [_update(ours, steps, who)] if steps.step is not None and steps.between else []
+    found = [*check_pace(ours, steps.lines, who)]
+    found += [_update(ours, steps, who)] if steps.step is not None and steps.between else []
     if following.replicas > 1 and _other_parts(ours, theirs, steps):
         what = N_("{whom} read the same examples at each step, but other parts of them than the workers' replicas")
         remedy = N_("shard by dataset.batch(global batch) and the strategy: then each replica has the same part")
@@ -411,10 +412,11 @@ def _first(following: Following) -> VerificationError | None:
         found.append(_update(ours, steps, who))
     if found:
         return min(found, key=lambda error: _began(error, steps))  # of the same step the first in the list
+    last = max(steps.followed, default=0)
     if steps.end == "unmatched":
         what = N_("these variables are only in one of the two, the {run} and {whom}: {names}")
         said = _(what, run=ours.name, whom=who, names=first_three(steps.unmatched))
-        step, remedy = max(steps.followed, default=0) + 1, _("make the same variables however many replicas there are")
+        step, remedy = last + 1, _("make the same variables however many replicas there are")
         # What a restarted function has restored may be other variables than those that it made at first.
         reason = "not followed" if ours.restarts else "variables"
         return VerificationError(said, step=step, reason=reason, remedy=remedy)
@@ -422,19 +424,20 @@ def _first(following: Following) -> VerificationError | None:
         what = N_("the recorded state of {step} is missing, or is not what was written")
         said = _(what, step=ours.at(steps.damaged or 1))
         return VerificationError(said, step=steps.damaged, reason="states", remedy=_("run it again"))
-    made, count = 0 if theirs is None else theirs.steps, ours.steps
-    if made != count or steps.further or not (steps.proved or steps.is_open):
-        what = N_("{whom} made {others} steps, the {run} {steps}")
-        if made == count:  # what differs is known by states alone
-            what, count = N_("{whom} made {others} calls that train, the {run} {steps}"), steps.recorded
-            made = sum(line["units"] for line in steps.lines) + steps.further
+    units = sum(line["units"] for line in steps.lines)
+    counted = (
+        (N_("{whom} made {others} steps, the {run} {steps}"), 0 if theirs is None else theirs.steps, ours.steps),
+        (N_("{whom} made {others} updates, the {run} {steps}"), steps.here if steps.made else 0, steps.made),
+        (N_("{whom} made {others} calls that train, the {run} {steps}"), units, steps.recorded),
+    )
+    for what, made, count in (each for each in counted if each[1] != each[2]):
         remedy = N_("let the data and its size alone decide how many steps there are")
         if not made:
             remedy = N_("if it restores or finds what the run saved, remove that first")
         said = _(what, whom=who, others=made, run=ours.name, steps=count)
-        reason = "steps" if made else "not followed"
-        return VerificationError(said, step=min(made, count) + 1, reason=reason, remedy=_(remedy))
-    return _undecided(steps, ours.steps or len(steps.followed)) if steps.is_open else None
+        step, reason = 1 + (min(made, count) if ours.steps else last), "steps" if made else "not followed"
+        return VerificationError(said, step=step, reason=reason, remedy=_(remedy))
+    return None if steps.proved else _undecided(steps, ours.steps or len(steps.followed))
 
 
 def _began(error: VerificationError, steps: Steps) -> int:

@@ -58,7 +58,7 @@ MISTAKES = {
     ),
     "steps": Mistake(
         N_("one ran more steps, or made more updates, than the other, or batches of another size later on"),
-        N_("give both the same data, epochs, steps and drop_remainder"),
+        N_("give both the same data, epochs, steps and drop_remainder, and as many updates in a step"),
         N_("one of the two makes more steps"),
     ),
     "start": Mistake(

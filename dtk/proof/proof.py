@@ -69,8 +69,8 @@ class Steps:
     "unmatched" (one of the two has variables that the other one lacks), "damaged" (a state is not what was written),
     "killed". unmatched: the variables' names; damaged: the step. sharded: whether a function that makes each
     worker's data is known to divide it rightly; None where there is none. recorded: units that could be followed.
-    made: updates in all. whole: whether these were all that the run has made, and all were followed. further: calls
-    that the follower alone has made, after these. coarse: the relative rounding of the coarsest type that the steps
+    made: updates in all, or calls that train where none is counted; 0: not known; here: the follower's. whole: whether
+    what was followed is all that the run has made. coarse: the relative rounding of the coarsest type that the steps
     compute in, 0 for float32. levels: how much of each variable's change rounding is, by number, where that is more
     than usual. lines: unit by unit; variables: name and number of values of each; read: all that was judged.
     """
@@ -91,7 +91,7 @@ class Steps:
     recorded: int = 0
     made: int = 0
     whole: bool = False
-    further: int = 0
+    here: int = 0
     coarse: float = 0.0
 
     def several(self, steps: int) -> bool:
@@ -164,7 +164,7 @@ def judged(lines: Sequence[dict[str, Any]]) -> Steps:
     """Judges the lines of a follower (`dtk.worker.follow.Follower`)."""
     variables = lines[0]["variables"] if lines else []
     last: dict[str, Any] = lines[-1] if lines and "end" in lines[-1] else {}
-    said = ("end", "unmatched", "damaged", "sharded", "recorded", "made", "whole", "further", "coarse")
+    said = ("end", "unmatched", "damaged", "sharded", "recorded", "made", "whole", "here", "coarse")
     levels = {int(number): level for number, level in last.get("levels", {}).items()}
     lines = [_by_later_steps(line, levels) for line in lines]
     wrong = next((line for line in lines if line.get("wrong")), None)

@@ -19,7 +19,7 @@ reason; what passed is printed, as facts without measured numbers, so that it ca
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from dtk.proof.evidence import Evidence, can_be_followed, check_arguments, check
 from dtk.proof.following import Following, check_every_step
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Proof
-from dtk.records.events import Loop, Optimizer, Updates, of_kind
+from dtk.records.events import Loop, Updates, of_kind
 from dtk.records.tables import RunLike
 from dtk.worker.recorded import RecordedStates
 
@@ -143,7 +143,7 @@ def updates_line(ours: Evidence) -> str:
     (first,), attempt = said[0], ours.run.folder.attempt
     models = ngettext("{n} model", "{n} models", first.models)
     since = _(" since attempt {attempt} began", attempt=attempt) if ours.run.folder.earlier else ""
-    line = N_("check updates: PASS ({made} of {made} updates recorded{since}, {models}{pace})")
+    line = N_("check updates: PASS ({made} of {made} updates recorded{since}, {models})")
     if recorded < made:
         line = N_("check updates: PASS ({recorded} of {made} updates recorded{since}, {left} by their states alone)")
     if not made and ours.run.folder.earlier:
@@ -151,7 +151,7 @@ def updates_line(ours: Evidence) -> str:
     elif not first.optimizers:
         line = N_("check updates: PASS ({steps} steps recorded, no optimizer has counted any update, {models})")
     numbers = {"made": made, "recorded": recorded, "left": made - recorded, "steps": ours.steps}
-    return _(line, models=models, pace=_pace(first.optimizers), since=since, **numbers)
+    return _(line, models=models, since=since, **numbers)
 
 
 def _all_recorded(ours: Evidence, said: list[list[Updates]]) -> tuple[int, int]:
@@ -190,13 +190,6 @@ def stood_still(run: RunLike) -> bool:
     # A copy's variables have the same names, so values tell; weights' files have bfloat16 as float32.
     begun, ended = ({(a.shape, a.astype(np.float64).tobytes()) for a in each} for each in (first, last.arrays))
     return ended <= begun
-
-
-def _pace(optimizers: Iterable[Optimizer]) -> str:
-    several = [(each.name, *each.pace) for each in optimizers if each.pace is not None]
-    numbers = [(name, low if low == high else f"{low}-{high}") for name, low, high in several]
-    words = N_("; {optimizer}: {number} a recorded step")
-    return "".join(_(words, optimizer=name, number=number) for name, number in numbers)
 
 
 def _listed(counts: list[tuple[str, int]]) -> str:

@@ -175,17 +175,12 @@ class Augments(Event, state="augments"):
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer:
-    """One optimizer at the function's end.
-
-    variables: names of those that it updates. made: its updates; recorded: those in recorded steps.
-    pace: the fewest and the most updates in a recorded step of a loop, where there were several.
-    """
+    """One optimizer at the function's end. made: its updates of these variables; recorded: those in recorded steps."""
 
     name: str
     variables: list[str]
     made: int
     recorded: int
-    pace: list[int] | None = None
 
 
 class Updates(Event, state="updates"):

@@ -187,7 +187,7 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
         words = N_("Every update is that of as many replicas in one process: they differ by at most {most}")
     elif len(differs):
         words = N_("The update of step {step} is not the one that the follower made")
-    numbers = {"n": len(by.followed), "steps": found.steps or by.made, "step": differs.min()}
+    numbers = {"n": len(by.followed), "steps": found.steps or by.made or "?", "step": differs.min()}
     title = _(words, most=rounded(float(last.apart.max())), **numbers)
     canvas.headline(ax, title, _("Both updates start from the state that the run recorded before the step."))
     return ax

@@ -29,6 +29,7 @@ from dtk.compat.states import Variable, watcher
 from dtk.environment import Here
 from dtk.records import RunFolder
 from dtk.records.facts import GENERATOR
+from dtk.worker.progress import progress
 from dtk.worker.recorded import (
     FEW,
     UNMEASURED,
@@ -44,7 +45,7 @@ from dtk.worker.recorded import (
     weight_of,
 )
 from dtk.worker.rounding import Levels, Made, Repeated, one, same_bits
-from dtk.worker.states import NOTHING, READ, Ended, Snapshot, Watched, take
+from dtk.worker.states import NOTHING, READ, Ended, Snapshot, Watched, first_step, take
 
 FEEDS = 16  # iterators, or datasets, that are fed at a time; of more, the oldest are forgotten
 MEASURED = 40  # steps that are repeated at most, and a tenth of all that are followed
@@ -65,9 +66,10 @@ class Follower:
     by replica, a mean over the updates, here and in the cluster, "first": the first of these here, "made": updates,
     "read", "given": by replica, how many examples this process has read, and the cluster's calls were given, and their
     fingerprint, "measured": false where the step did not repeat itself, "open": true where nothing tells how much of it
-    is rounding, "split": numbers of those of which this process's replicas hold different values}. The first line:
-    {"variables": [name, values] by number}, the last: {"end": why, "recorded": units there were, "made": updates,
-    "whole": whether all were followed and nothing is missing between them, "further": calls that train after these,
+    is rounding, "split": numbers of those of which this process's replicas hold different values, "here": the step that
+    this process is at}. The first line: {"variables": [name, values] by number}, the last: {"end": why, "recorded":
+    units there were, "made": updates in the cluster (calls that train, where an optimizer has counted none; 0: not
+    known), "here": these in this process, "whole": whether all were followed and nothing is missing between them,
     "levels", "coarse", "unmatched", "damaged": the step whose state is}.
     """
 
@@ -75,11 +77,12 @@ class Follower:
         """asked: {"dir": of the run, "workers": its number, "levels": by variable}; more: see `follower_of`."""
         self.place, self.watched = place, Watched(place)
         self.recorded = RecordedStates(RunFolder(Path(asked["dir"]), asked["workers"]))
-        self._left, self._followed, self._repeated, self._further = -1, 0, 0, 0
+        self._left, self._followed, self._repeated = -1, 0, 0
         self._asked = self.place.replicas > 1 or "pipelines" in asked  # to say what is read in each call
         # Before a call that may be a unit: the state, what was taken over before, and a line where something differs.
         self._open: tuple[Snapshot, State, dict[str, Any] | None] | None = None
         self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state
+        self._steps = 0  # recorded when it, or the last call, began
         self.levels = Levels({int(number): level for number, level in asked.get("levels", {}).items()})
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
         self._beside: dict[int, tuple[Any, list[Any]]] = {}  # a function, and the data that it reads by itself
@@ -114,6 +117,7 @@ class Follower:
             return None, take(everything=True)
         now = None
         first = None if self._began is not None else self.recorded.beginning(self.watched.position)
+        self._steps = self._steps if self._began is not None else progress(self.place).steps
         if first is not None and self.watched.trains(subject):
             with self._undamaged():
                 now = self._between(first)
@@ -141,7 +145,6 @@ class Follower:
                 self._unit(first, made)
             else:
                 updates.targets()
-                self._further += self._followed == len(self.recorded.units)
 
     @contextlib.contextmanager
     def _undamaged(self) -> Iterator[None]:
@@ -177,6 +180,7 @@ class Follower:
             self._measure(line, made, begun, matched, made_here)
         self._followed += 1 + last - first
         facts: dict[str, Any] = {"unit": last + 1, "units": 1 + last - first, "step": self.recorded.units[first].step}
+        facts["here"] = first_step(self.place, self._steps, made_here)
         if theirs and made.call is not None:
             asked = line["wrong"] or self._left >= 0 or self._asked
             read = rows(self._used, made.args, made.kwargs) if asked else []
@@ -425,9 +429,8 @@ class Follower:
                 why, facts = "damaged", {"damaged": damage.args[0]}
         whole = recorded.complete and self._followed == len(recorded.units) and self.watched.position == recorded.last
         facts |= {"levels": self.levels.above(), "coarse": updates.precision(), "whole": whole, "sharded": sharded()}
-        further = self._further if recorded.complete and not recorded.unseen else 0
-        facts |= {"made": recorded.last[0] if recorded.last else 0, "further": further}
-        self._write({"end": why, "recorded": len(recorded.units), **facts})
+        made, here = (made or calls for made, calls in (recorded.last or (0, 0), self.watched.position))
+        self._write({"end": why, "recorded": len(recorded.units), "made": made, "here": here, **facts})
         os.close(self._file)
         self._file = -1
 

@@ -210,15 +210,9 @@ def write_updates(place: Here) -> None:
     for each in updates.counted():
         inside, outside = each.so_far()
         lost = min(inside, sum(many for keys, many in lost_of if keys & {*each.variables}))
-        counted.append(
-            events.Optimizer(
-                name=each.name,
-                variables=[*each.variables.values()],
-                made=inside + outside,
-                recorded=inside - lost + min(outside, each.recorded),
-                pace=[min(each.later), max(each.later)] if max(each.later, default=0) > 1 else None,
-            )
-        )
+        made, recorded = inside + outside, inside - lost + min(outside, each.recorded)
+        names = [*each.variables.values()]
+        counted.append(events.Optimizer(name=each.name, variables=names, made=made, recorded=recorded))
     place.journal.event(events.Updates(place.now(), optimizers=counted, models=len(models) + len(state.estimated)))
 
 

@@ -48,7 +48,7 @@ class RecordedStates:
     """A run's recorded units. After a restart, those of the later start, from its first step on.
 
     variables: what is known of each. numbers: of variables, by identity. units: in their order. end: the state that the
-    function has left; None where it is not known. last: where training has ended.
+    function has left; last: where training has ended; None where not known: calls on single workers are not counted.
     """
 
     def __init__(self, folder: RunFolder):
@@ -62,6 +62,8 @@ class RecordedStates:
         self._open: tuple[Unit | None, dict[str, State]] = (None, {})  # the unit that was read last
         for part in (*folder.earlier, folder):
             self._add(part)
+        if folder.earlier and not self.complete:  # how far an earlier start came is known by its units
+            self.last = None
 
     def _add(self, folder: RunFolder) -> None:
         lines = folder.worker(0).units
@@ -75,9 +77,8 @@ class RecordedStates:
             self.units = keep
         self.units += [_unit(line, folder, numbers, before, others) for line in units]
         self.end = next((_unit(line, folder, numbers, before, others) for line in lines if line.get("end")), None)
-        said = next((line["last"] for line in lines if "last" in line), None)
-        self.last = None if said is None else (said["position"][0] + before, said["position"][1])
-        self.unseen = bool(said and said.get("unseen"))  # calls that nothing recorded, as in cells on single workers
+        said: dict[str, Any] = next((line["last"] for line in lines if "last" in line), {"unseen": True})
+        self.last = None if said.get("unseen") else (said["position"][0] + before, said["position"][1])
 
     def _numbers(self, folder: RunFolder, worker: int) -> dict[int, int]:
         """A worker's numbers of variables, and what they are called here, by all workers and starts alike."""

@@ -97,7 +97,7 @@ class Watched:
 
     def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
         """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
-        earlier, so_far = self.position[0], sum(sum(each.so_far()) for each in updates.counted())
+        earlier, so_far = self.position[0], sum(map(sum, updates.states()))
         changed = so_far > earlier or (
             self.trains(subject)
             if before is None or after is None
@@ -111,6 +111,12 @@ class Watched:
             self._training.add(id(code))
             self.position = (so_far, 0) if so_far > earlier else (earlier, self.position[1] + 1)
         return changed
+
+
+def first_step(place: Here, steps: int, made: int) -> int:
+    """The first step of a unit that has just ended; steps: recorded when it began, made: its updates."""
+    # A function that was restarted says only in its first step which one that is.
+    return max(steps, progress(place).steps - max(1, made)) + 1
 
 
 def _code_of(subject: Any) -> Any:
@@ -129,7 +135,7 @@ class StateRecorder:
         self.written: dict[Variable, int] = {}  # their numbers
         self._fresh, self._largest, self._since = 0, 0, 0.0
         self._writer = _Writer(place.folder.path, values=place.worker == 0)
-        self.paused = self.unseen = False  # unseen: whether calls were made while it was paused
+        self.paused = self.unseen = False  # unseen: whether calls were made meanwhile
 
     def around(self, subject: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         if self.paused:
@@ -154,14 +160,13 @@ class StateRecorder:
         if self.watched.called(subject, before, after):
             self.units += 1
             self._fresh = max(0, (self._fresh if known else FRESH) - 1)
-            size, ended, now = 0, self.watched.position, progress(self.place).steps
+            size, ended = 0, self.watched.position
             facts: dict[str, Any] = {}
-            if not now:  # recorded ones have losses and examples of their own
+            if not progress(self.place).steps:  # recorded ones have losses and examples of their own
                 taken = updates.targets()[0]
                 facts = {"taken": taken, "read": rows([], *given) if before and self.units <= READ else []}
             if before is not None and after is not None:
-                # A function that was restarted says only in its first step which one that is.
-                first = max(steps, now - max(1, ended[0] - began[0])) + 1
+                first = first_step(self.place, steps, ended[0] - began[0])
                 size = self._write(before, after, began=began, ended=ended, step=first, **facts)
             self.held = after
             self._plan(size)
@@ -212,7 +217,9 @@ class StateRecorder:
             now = take()
             place, step = self.watched.position, progress(self.place).steps + 1
             self._write(now, now, unit=self.units + 1, end=True, began=place, ended=place, step=step)
-        facts = {"units": self.units, "position": self.watched.position, "unseen": self.unseen}
+        made = sum(map(sum, updates.states()))
+        unseen = self.unseen and (not made or made > self.watched.position[0])
+        facts = {"units": self.units, "position": self.watched.position, "unseen": unseen}
         self._writer.last({**facts, "failed": self._writer.failed})
 
 

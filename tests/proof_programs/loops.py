@@ -48,7 +48,8 @@ def step_of(strategy, net, trained, update, batch, mistake=None, change=None):
         gradients = change(tape.gradient(loss, net.trainable_variables), update.iterations)
         if mistake == "decay":
             gradients = [g + 0.01 * w for g, w in zip(gradients, net.trainable_variables, strict=True)]
-        update.apply_gradients(zip(gradients, trained.trainable_variables, strict=True))
+        for _ in range(n if mistake == "applied twice" else 1):
+            update.apply_gradients(zip(gradients, trained.trainable_variables, strict=True))
         return loss
 
     return lambda inputs: strategy.run(replica_step, (inputs,))
@@ -72,7 +73,7 @@ def by_loop(
     """record: `dtk.record_step` "inside" of the function, "outside", or None. epoch_steps: so many in one function.
 
     Mistakes: LOSSES; those of `batches`, `optimizer_of`, `seeded` and `too_large`; "later rate"; "worker's rate";
-    "copy" (the optimizer has the variables of a copy); "decay" (each replica adds it whole).
+    "copy" (the optimizer has the variables of a copy); "decay" (each replica adds it whole); "applied twice" (by two).
     """
     import tensorflow as tf
 
@@ -168,7 +169,6 @@ add("uneven last batch", uneven, behind=True)
 for key, truth in LOSSES.items():
     for name in ("sgd", "adam"):
         add_wrong(f"{key}, {name}", by_loop, truth, mistake=key, optimizer=name)
-CLUSTER = {"replicas": False}
 SMALL = {
     "learning rate": ("sgd", 1, "settings: the learning rate is 1 % larger on the cluster"),
     "gradient": ("adam", 1, "one variable's update is 2 % too large on the cluster"),
@@ -183,11 +183,11 @@ SMALL = {
     "worker's labels": ("sgd", 1, "worker 1 has other labels: of it alone the loss is another one"),
 }
 for key, (name, at, truth) in SMALL.items():
-    facts = {**CLUSTER, "variables": ("logits/kernel",)} if "gradient" in key else CLUSTER
+    facts = {"replicas": False, "variables": ("logits/kernel",) * ("gradient" in key)}
     more = {} if at == 1 else {"at": at}
     add_wrong(f"loop {key}", by_loop, truth, facts, mistake=key, optimizer=name, **more)
-DECAY = "each replica adds the decay to its gradient whole: n times the decay"
-add_wrong("loop decay", by_loop, DECAY, mistake="decay")
+add_wrong("loop decay", by_loop, "each replica adds the decay to its gradient whole: n times it", mistake="decay")
+add_wrong("loop applied twice", by_loop, "steps: n updates in each, with n replicas", mistake="applied twice")
 COPY = "the optimizer has the variables of a copy: the trained network never changes, and no update of it was recorded"
 add_wrong("optimizer on a copy", by_loop, COPY, {}, mistake="copy", optimizer="adam")
 UNEVEN = "in the last, short batch of an epoch, each replica's mean counts the same, whatever its examples"
