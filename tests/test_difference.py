@@ -89,12 +89,12 @@ def test_a_loss_that_is_not_finite_has_no_point(tmp_path, alone):
 
 def test_without_a_baseline_it_is_the_figure_of_the_proof(tmp_path, alone):
     run = fabricate(tmp_path / "run", steps=STEPS)
-    found = dtk.verify(run, alone)
-    ax = dtk.plot.proof(found)
+    ax = dtk.plot.proof(found := dtk.verify(run, alone))
     assert dtk.plot.difference(run).get_label() == ax.get_label()
     assert set(ax.lines[0].get_ydata()) == {0.0}
     ax.figure.canvas.draw()
     assert "$\\mathdefault{0}$" in [each.get_text() for each in ax.get_yticklabels()], "where the points are"
+    assert dtk.plot.proof(replace(found, steps=0)).get_xlim()[1] == STEPS + 0.5, "calls, where no step was recorded"
     part = replace(found, followers={1: replace(found.followers[1], whole=False)})
     assert f"Each update that was followed agrees ({STEPS} of {STEPS})" in dtk.plot.proof(part).get_label()
 

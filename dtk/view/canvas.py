@@ -236,9 +236,9 @@ def _describe(ax: Axes, words: str) -> None:
 # ---- what several figures draw
 
 
-def by_step(ax: Axes, first: int, last: int) -> None:
+def by_step(ax: Axes, first: int, last: int, label: str = N_("step")) -> None:
     """Make the horizontal axis one of whole steps, from `first` to `last`."""
-    ax.set(xlabel=_("step"), xlim=(first - 0.5, last + 0.5))
+    ax.set(xlabel=_(label), xlim=(first - 0.5, last + 0.5))
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
 
 

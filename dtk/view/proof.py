@@ -166,15 +166,15 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     (ax,) = canvas.axes(ax)
     for k, (replicas, rows) in enumerate(table.groupby("replicas", sort=False)):
         name = _("one device") if replicas == 1 else _("{n} replicas in one process", n=replicas)
-        look: dict[str, Any] = {"ms": 3.5, "mew": 0, "color": CURVE_COLORS[k], "label": name}
-        ax.plot(rows.step, rows.apart, _MARKERS[k], **look)
+        ax.plot(rows.step, rows.apart, _MARKERS[k], ms=3.5, mew=0, color=CURVE_COLORS[k], label=name)
         ax.plot(rows.step, rows.rounding, "--", lw=1.2, color=canvas.ink(ax), label=_("rounding level"))
-    canvas.by_step(ax, 1, max(found.steps, 1))
+    canvas.by_step(ax, 1, max(found.steps, table.step.max()), N_("step") if found.steps else N_("call that trains"))
     _logarithmic(ax, table[["apart", "rounding"]].to_numpy(float).ravel())
     ax.set_ylabel(_("difference of the updates"))
     differs = table[table.differs].step
+    where = _(N_("step {step}") if found.steps else N_("call {step}"), step=differs.min())
     if found.verdict == "failed" and len(differs):
-        ax.axvline(differs.min(), color=canvas.ink(ax), lw=0.8, ls=":", label=_("step {step}", step=differs.min()))
+        ax.axvline(differs.min(), color=canvas.ink(ax), lw=0.8, ls=":", label=where)
     canvas.legend_below(ax)
     last = table[table.replicas == table.replicas.iloc[-1]]
     by = found.followers[last.replicas.iloc[0]]
@@ -186,8 +186,8 @@ def proof(found: Proof, ax: Axes | None = None) -> Axes:
     elif found.verdict == "replicas":
         words = N_("Every update is that of as many replicas in one process: they differ by at most {most}")
     elif len(differs):
-        words = N_("The update of step {step} is not the one that the follower made")
-    numbers = {"n": len(by.followed), "steps": found.steps or by.made or "?", "step": differs.min()}
+        words = N_("The update of {step} is not the one that the follower made")
+    numbers = {"n": len(by.followed), "steps": found.steps or by.made or "?", "step": where}
     title = _(words, most=rounded(float(last.apart.max())), **numbers)
     canvas.headline(ax, title, _("Both updates start from the state that the run recorded before the step."))
     return ax
