@@ -414,7 +414,7 @@ body {{font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 table {{border-collapse: collapse; width: 100%}}
 th, td {{text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid #8886}}
 figure {{max-width: 100%; min-width: 30rem}}
-pre {{overflow-x: auto; padding: .8rem; border: 1px solid #8886; font-size: .8rem}}
+pre {{white-space: pre-wrap; overflow-wrap: anywhere; padding: .8rem; border: 1px solid #8886; font-size: .8rem}}
 </style></head><body>
 <h1>{title}</h1><p>{ended}</p>
 {parts}</body></html>
