@@ -285,10 +285,10 @@ def step_time(run: Recorded | Study, ax: Axes | None = None) -> Axes:
     ax.set(xlabel=_("ms a step"), xlim=(0, 1.14 * longest))
     seen = [part for part in PARTS if table[part].max() > _SEEN * longest]
     canvas.legend_below(ax, [Patch(color=PART_COLORS[part], label=_(PART_NAMES[part])) for part in seen], ncols=5)
-    row = table.loc[table.sum(axis=1).idxmax()]
+    row = table.loc[table.drop(columns="waiting").sum(axis=1).idxmax()]  # of a run's workers the one that waits least
     biggest = str(row.idxmax())
     words = N_("The biggest part of a step is {part}: {most} of {whole} ms ({longest})")
-    numbers = {"most": three(row[biggest]), "whole": three(longest), "longest": row.name}
+    numbers = {"most": three(row[biggest]), "whole": three(row.sum()), "longest": row.name}
     caption = [
         _("The median of the steps after the first, divided as the medians of its parts are."),
         _("What is sent while it computes counts as computing."),
