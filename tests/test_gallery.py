@@ -18,7 +18,7 @@ pytestmark = pytest.mark.trains
 
 PROGRAMS = all_programs()
 # Of several kinds, and quick: these run in `make test`, all where this file is named.
-QUICK = ["multi_worker_ctl", "short_batch", "strings_in_the_model"]
+QUICK = ["legacy_train_step", "multi_worker_ctl", "short_batch", "strings_in_the_model"]
 UNCHANGED = ["custom_train_step", "multi_worker_ctl", "strings_in_the_model"]  # a step of one's own, a loop, a fit
 REPRODUCIBLE = [name for name in PROGRAMS if PROGRAMS[name].right != "not reproducible"]
 

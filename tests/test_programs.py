@@ -303,7 +303,7 @@ def test_replicas_that_were_given_the_same_examples_are_said_to_be(script, here)
     ],
 )
 @pytest.mark.usefixtures("forked")
-def test_a_fit_whose_batch_grows_with_the_replicas_agrees_with_one_device_that_is_told_so(script, here, right, grows):
+def test_a_fit_whose_batch_grows_with_the_replicas_passes(script, here, right, grows):
     assert right in TRAIN
     options = "--workers=2", "--verify", "--json", script(TRAIN.replace(right, grows)), "--", "--epochs", "2"
     _code, out, _errors = here(*options)

@@ -335,7 +335,7 @@ def test_a_call_that_reads_its_data_itself_is_made_again_with_the_same(given):
         import keras
         import tensorflow as tf
 
-        keras.config.set_dtype_policy("mixed_bfloat16")  # its steps are made again, to see what is rounding
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")  # its steps are made again, to see what is rounding
         with strategy.scope():
             model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(1)])
             optimizer = keras.optimizers.Adam(0.01)

@@ -240,10 +240,9 @@ class UpdateCounter:
         as many are its own as any later step has made.
         """
         since, self.before = now - self.before, now
-        if since > 0 and self.first:
+        if self.first:
             self.later = max(self.later, since)
-        elif since > 0:
-            self.first = since
+        self.first = self.first or since
         self.recorded = now - max(0, self.first - (self.later or self.first))
 
     def state(self) -> list[int]:

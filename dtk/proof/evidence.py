@@ -289,10 +289,9 @@ def check_pace(ours: Evidence, followed: Sequence[dict[str, Any]], whom: str) ->
     """Both are to be at the same step after as many updates, or losses of a step are of other weights."""
     for line in followed if ours.steps and not ours.restarts else ():
         if line["here"] != line["step"]:
-            what = N_("after as many updates, the {run} is at {step}, {whom} at step {here}")
+            what, began = N_("after as many updates, the {run} is at {step}, {whom} at step {here}"), line["step"] - 1
             said = _(what, step=ours.at(line["step"]), here=line["here"], run=ours.name, whom=whom)
-            remedy, began = _(MISTAKES["steps"].remedy), max(1, line["step"] - 1)
-            yield VerificationError(said, step=began, reason="steps", remedy=remedy)
+            yield VerificationError(said, step=max(1, began), reason="steps", remedy=_(MISTAKES["steps"].remedy))
 
 
 def check_examples(ours: Evidence, theirs: Evidence) -> Iterator[VerificationError]:

@@ -77,12 +77,11 @@ class Follower:
         """asked: {"dir": of the run, "workers": its number, "levels": by variable}; more: see `follower_of`."""
         self.place, self.watched = place, Watched(place)
         self.recorded = RecordedStates(RunFolder(Path(asked["dir"]), asked["workers"]))
-        self._left, self._followed, self._repeated = -1, 0, 0
+        self._left, self._followed, self._repeated, self._steps = -1, 0, 0, 0  # steps: recorded when a unit began
         self._asked = self.place.replicas > 1 or "pipelines" in asked  # to say what is read in each call
         # Before a call that may be a unit: the state, what was taken over before, and a line where something differs.
         self._open: tuple[Snapshot, State, dict[str, Any] | None] | None = None
         self._began: tuple[int, Snapshot] | None = None  # of a unit that takes several calls here: its place, the state
-        self._steps = 0  # recorded when it, or the last call, began
         self.levels = Levels({int(number): level for number, level in asked.get("levels", {}).items()})
         self._feeds: dict[int, tuple[Any, Feed | None]] = {}
         self._beside: dict[int, tuple[Any, list[Any]]] = {}  # a function, and the data that it reads by itself
@@ -277,13 +276,17 @@ class Follower:
             self._stop_early(line["wrong"])
 
     def _undo(self) -> None:
-        """Puts back what was taken over for a call that is no unit."""
+        """Puts back what was taken over for a call that is no unit, which may have counted, as Keras 2's last one."""
         if self._open is not None:
-            snapshot, self._taken, _line = self._open
-            self._open = None
-            for variable in self._by_number(snapshot).values():
-                if snapshot.of(variable):
-                    variable.assign(snapshot.of(variable))
+            (snapshot, before, _line), taken, now = self._open, self._taken, take(everything=True)
+            self._open, self._taken = None, before
+            for number, variable in self._by_number(snapshot).items():
+                mine = snapshot.of(variable)
+                if mine and mine[0].dtype.kind in "iu" and number in taken:
+                    there, left = self._folds(variable, taken[number]), now.of(variable)
+                    mine = [(v + left[k] - there[k % len(there)]).astype(v.dtype) for k, v in enumerate(mine)]
+                if mine:
+                    variable.assign(mine)
 
     def _by_number(self, snapshot: Snapshot) -> dict[int, Variable]:
         numbers = self.recorded.numbers

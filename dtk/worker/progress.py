@@ -210,9 +210,8 @@ def write_updates(place: Here) -> None:
     for each in updates.counted():
         inside, outside = each.so_far()
         lost = min(inside, sum(many for keys, many in lost_of if keys & {*each.variables}))
-        made, recorded = inside + outside, inside - lost + min(outside, each.recorded)
-        names = [*each.variables.values()]
-        counted.append(events.Optimizer(name=each.name, variables=names, made=made, recorded=recorded))
+        recorded, names = inside - lost + min(outside, each.recorded), [*each.variables.values()]
+        counted.append(events.Optimizer(name=each.name, variables=names, made=inside + outside, recorded=recorded))
     place.journal.event(events.Updates(place.now(), optimizers=counted, models=len(models) + len(state.estimated)))
 
 

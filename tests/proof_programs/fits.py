@@ -92,7 +92,7 @@ def by_fit(
     import numpy as np
 
     if precision:
-        keras.config.set_dtype_policy(precision)
+        keras.mixed_precision.set_global_policy(precision)
     of_optimizer = {name: facts.pop(name) for name in OF_OPTIMIZER if name in facts}
     if mistake == "worker's clipnorm" and on_worker(1):
         of_optimizer["global_clipnorm"] = 0.1
