@@ -329,7 +329,7 @@ def _check_idle(who: str, peers: Sequence[processes.Peer]) -> None:
 def cluster(
     workers: int = 2, replicas: int = 1, seed: int | None = 0, keras: int | None = None, start: str = "auto"
 ) -> Cluster:
-    """Starts workers that stay until `close()`, the kernel's end, or an hour without a cell.
+    """Starts workers that stay until `close()`, the kernel's end, or `DTK_WARM_IDLE` seconds (an hour) without a cell.
 
         cluster = dtk.cluster(workers=2)
         %%workers                                # at the head of a cell: it runs on all workers
