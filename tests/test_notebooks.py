@@ -119,8 +119,8 @@ def test_a_pictures_text_form_is_its_alternative_text(lesson):
         ("the largest difference is 35 times the bound", None),
         ("check every step vs one device: PASS (40 steps; same examples, same settings, same update)", None),
         ("loss: 2.31, share 1.25 of 3.5", None),
-        ("accuracy 93%, 12% of the images", None),
-        ("global_batch=128 steps=94, worker 1: 5", None),
+        ("accuracy 93%, 12% of the images; global_batch=128 steps=94, worker 1: 5", None),
+        ("第一步在 7.4 秒后结束，整个运行在 8.3 秒后结束。灰色", "TIMELINE。灰色"),  # noqa: RUF001
         ("/tmp/PASS/2.31 at 0x7f0012345678", None),
     ],
 )

@@ -340,7 +340,7 @@ def _scaled(alone: Following) -> list[str]:
 
 def _batches(alone: Following) -> list[int]:
     """The examples of the run's first step and of one device's; 0 and 0 where one is not known."""
-    batches = [int(side.examples[0].sum()) for side in alone.sides if side is not None]
+    batches = [int(side.examples[:1].sum()) for side in alone.sides if side is not None]
     return batches if all(batches) else [0, 0]
 
 

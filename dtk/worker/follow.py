@@ -7,8 +7,6 @@ then. So rounding can't add up, and a step that was computed otherwise shows at 
 How large a difference is rounding, is measured, not chosen: where an update differs by more than was seen to be
 rounding so far, the step is made again, several times, with weights and inputs changed in their last bit, same batch,
 same draws. What this changes in a variable's update, rounding may change in it as well.
-
-Writes `follow.jsonl`: a line for each unit, see `Follower`.
 """
 
 from __future__ import annotations
@@ -104,8 +102,10 @@ class Follower:
         begun = self.begins(subject)
         try:
             result = call(*args, **kwargs)
-        except Exception:  # such as the end of the data: no unit, and what comes before the next one is yet to come
-            self._undo()
+        except Exception as error:
+            if self.watched.ended(error):
+                self.ends(subject, begun)
+            self._undo()  # of no unit: what comes before the next one is yet to come
             raise
         self.ends(subject, begun, _ONCE._replace(subject=subject, call=call, args=args, kwargs=kwargs))
         return result
@@ -276,17 +276,13 @@ class Follower:
             self._stop_early(line["wrong"])
 
     def _undo(self) -> None:
-        """Puts back what was taken over for a call that is no unit, which may have counted, as Keras 2's last one."""
+        """Puts back what was taken over for a call that is no unit."""
         if self._open is not None:
-            (snapshot, before, _line), taken, now = self._open, self._taken, take(everything=True)
-            self._open, self._taken = None, before
-            for number, variable in self._by_number(snapshot).items():
-                mine = snapshot.of(variable)
-                if mine and mine[0].dtype.kind in "iu" and number in taken:
-                    there, left = self._folds(variable, taken[number]), now.of(variable)
-                    mine = [(v + left[k] - there[k % len(there)]).astype(v.dtype) for k, v in enumerate(mine)]
-                if mine:
-                    variable.assign(mine)
+            snapshot, self._taken, _line = self._open
+            self._open = None
+            for variable in self._by_number(snapshot).values():
+                if snapshot.of(variable):
+                    variable.assign(snapshot.of(variable))
 
     def _by_number(self, snapshot: Snapshot) -> dict[int, Variable]:
         numbers = self.recorded.numbers

@@ -151,8 +151,7 @@ class _Loop:
             if scope is not None and scope.strategy is None and self.progress.rings:
                 scope = Scope(RING, self.place.workers)
             norms = [norm for key, _ in models for norm in norms_of(key)]
-            shapes = element_shapes(part)
-            self.place.journal.event(Loop(now, kind="loop", shapes=shapes, scope=scope, norms=norms))
+            self.place.journal.event(Loop(now, kind="loop", shapes=element_shapes(part), scope=scope, norms=norms))
             if not self.announced:
                 self.place.journal.event(Training(now, steps=None, epochs=None))
             self.announced = True
@@ -171,9 +170,7 @@ class _Loop:
                 words = N_("dtk.record_step: step {step} came after step {before}")
                 remedy = _("call it once in each step, after the optimizer has counted it")
                 raise ClusterConfigError(_(words, step=given, before=before), remedy=remedy)
-        if int(epoch) >= 0:
-            self.progress.epoch = int(epoch)
-        self.progress.epoch = max(1, self.progress.epoch)
+        self.progress.epoch = max(1, int(epoch) if int(epoch) >= 0 else self.progress.epoch)
         for optimizer, updates_so_far in zip(covered, made, strict=True):
             optimizer.seen(int(updates_so_far))
         self.progress.record(rows, names, (self.began, ended))

@@ -1,8 +1,6 @@
 """How far this process's training has come, and what its model holds: shared by all that record.
 
-What was trained is compared with what was recorded: every optimizer's updates are counted and written down. Of the
-events, `Traced` and `Augments` say what the graph of a first step has, and `Updates`, at the function's end, what was
-made and recorded.
+What was trained is compared with what was recorded: every optimizer's updates are counted and written down.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ import numpy as np
 
 from dtk.compat import states, updates
 from dtk.compat.feeds import rows
+from dtk.compat.libraries import tf
 from dtk.compat.states import Variable
 from dtk.environment import Here
 from dtk.records.events import Called
@@ -95,6 +96,10 @@ class Watched:
     def trains(self, subject: Any) -> bool:
         return id(_code_of(subject)) in self._training
 
+    def ended(self, error: Exception) -> bool:
+        """Whether a call that has raised this is a unit: its data ended after an update, or a count, as in Keras 2."""
+        return isinstance(error, tf.errors.OutOfRangeError) and sum(map(sum, updates.states())) > self.position[0]
+
     def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
         """After a call: whether it was a unit. before, after: what was taken, without which the past tells."""
         earlier, so_far = self.position[0], sum(map(sum, updates.states()))
@@ -114,8 +119,7 @@ class Watched:
 
 
 def first_step(place: Here, steps: int, made: int) -> int:
-    """The first step of a unit that has just ended; steps: recorded when it began, made: its updates."""
-    # A function that was restarted says only in its first step which one that is.
+    """Of a unit that has just ended. steps: recorded when it began, where a restart may not know yet; made: updates."""
     return max(steps, progress(place).steps - max(1, made)) + 1
 
 
@@ -142,7 +146,12 @@ class StateRecorder:
             self.unseen = True
             return call(*args, **kwargs)
         begun = self.begins(subject)
-        result = call(*args, **kwargs)
+        try:
+            result = call(*args, **kwargs)
+        except Exception as error:
+            if self.watched.ended(error):
+                self.ends(subject, begun, args, kwargs)
+            raise
         self.ends(subject, begun, args, kwargs)
         return result
 
