@@ -103,7 +103,7 @@ class Follower:
         try:
             result = call(*args, **kwargs)
         except Exception as error:
-            if self.watched.ended(error):
+            if self.watched.ended_with_data(error):
                 self.ends(subject, begun)
             self._undo()  # of no unit: what comes before the next one is yet to come
             raise

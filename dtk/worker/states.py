@@ -96,8 +96,8 @@ class Watched:
     def trains(self, subject: Any) -> bool:
         return id(_code_of(subject)) in self._training
 
-    def ended(self, error: Exception) -> bool:
-        """Whether a call that has raised this is a unit: its data ended after an update, or a count, as in Keras 2."""
+    def ended_with_data(self, error: Exception) -> bool:
+        """Whether a call that has raised this is a unit: data ended after an update, or a count, as in Keras 2."""
         return isinstance(error, tf.errors.OutOfRangeError) and sum(map(sum, updates.states())) > self.position[0]
 
     def called(self, subject: Any, before: Snapshot | None = None, after: Snapshot | None = None) -> bool:
@@ -149,7 +149,7 @@ class StateRecorder:
         try:
             result = call(*args, **kwargs)
         except Exception as error:
-            if self.watched.ended(error):
+            if self.watched.ended_with_data(error):
                 self.ends(subject, begun, args, kwargs)
             raise
         self.ends(subject, begun, args, kwargs)
