@@ -233,7 +233,7 @@ DROPS = "tf.keras.layers.Dropout(0.3),"
         pytest.param("32", "batch", DROPS, FILES + LAST + MEASURED + LAST, "replicas", marks=pytest.mark.slow),
         ("32", "batch", "", BY_HAND, "one device"),
         ("32", "batch", "", RESUMES, "one device"),
-        ("32", "batch", "", ENDS, "one device"),  # in the midst of a call
+        ("32", "batch", "", ENDS, "one device"),  # in the middle of a call
         ("32", "batch", "", LAST + "if not strategy.extended._in_multi_worker_mode(): train_step(each)", "failed"),
         pytest.param("32", "(batch // strategy.num_replicas_in_sync)", "", LAST, "failed", marks=pytest.mark.slow),
         pytest.param("32", "batch", "", NOT_SHARDED, "failed", marks=pytest.mark.slow),
