@@ -119,7 +119,7 @@ class Watched:
 
 
 def first_step(place: Here, steps: int, made: int) -> int:
-    """The first step of a unit that has just ended; steps: recorded before it (a restart learns late); made: updates."""
+    """The first step of a unit that just ended; steps: recorded before it (a restart learns late); made: updates."""
     return max(steps, progress(place).steps - max(1, made)) + 1
 
 
