@@ -8,19 +8,9 @@ READY := $(VENV)/.ready
 # The first of these interpreters that is here.
 first = $(shell for p in $(1); do $$p -c 'import venv' 2>/dev/null && echo $$p && break; done)
 
-# The other lanes, each with an environment of its own, .venv-LANE: docs/guide/versions.md. TensorFlow 2.15 has wheels up to
-# Python 3.11, Colab has 3.13, and the floors of pyproject.toml are those of 3.12 and later.
-LANES := colab lowest tf215 canary
-PYTHON_TF215 ?= python3.11
-PYTHON_COLAB ?= python3.13
-PYTHON_LOWEST ?= $(call first,python3.13 python3.12)
-PYTHON_CANARY ?= $(call first,python3.14 python3.13 python3.12 python3.11)
-
 # What the tests of an environment report, for tools/lanes_table.py; a second word keeps the lessons' report beside it.
 report = --junit-xml=out/lanes/$$($(1)/bin/python tests/lanes.py --name)$(2).xml \
 	-o "junit_suite_name=$$($(1)/bin/python tests/lanes.py)"
-PIP := -m pip install --quiet --disable-pip-version-check
-uv = $(1)/bin/uv pip $(2) --quiet --python $(1)/bin/python
 
 # The site: Sphinx and its like, without TensorFlow.
 VENV_DOCS ?= .venv-docs
@@ -45,7 +35,7 @@ TWO := -n 2 --dist loadfile
 # Many containers forbid it, and then each process of a test compiles what it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo lab test test-lessons test-fast test-thorough test-browser test-cluster test-graders lint notebooks docs test-site reference translations wheel lane clean
+.PHONY: help setup demo lab test test-lessons test-fast test-thorough test-browser test-cluster test-graders lint notebooks docs test-site reference translations wheel clean
 
 help:  ## this list; campaigns that take hours: benchmarks/README.md
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / {printf "make %-14s %s\n", $$1, $$2}' Makefile
@@ -179,61 +169,6 @@ wheel: .venv-wheel/.ready  ## build the package in dist/ and check it
 	$(WHEEL)/python -m pip install --quiet --group wheel
 	touch $@
 
-.venv-tf215/.ready: constraints/tf215.txt pyproject.toml
-	$(PYTHON_TF215) -m venv .venv-tf215
-	.venv-tf215/bin/python $(PIP) -c constraints/tf215.txt --editable '.[test,lab]'
-	touch $@
-
-# Without JupyterLab, which Colab has not.
-.venv-colab/.ready: constraints/colab.txt pyproject.toml
-	$(PYTHON_COLAB) -m venv .venv-colab
-	.venv-colab/bin/python $(PIP) -c constraints/colab.txt --editable '.[test,estimator,tensorboard]'
-	touch $@
-
-# What users install, each at its floor; then the tools, which leave it as it is. TensorFlow 2.20 can't write a graph with
-# protobuf 7, and does not say so to pip.
-.venv-lowest/.ready: pyproject.toml
-	rm -rf .venv-lowest
-	$(PYTHON_LOWEST) -m venv .venv-lowest
-	.venv-lowest/bin/python $(PIP) uv
-	echo 'protobuf<7' > .venv-lowest/known.txt
-	$(call uv,.venv-lowest,install) --resolution lowest-direct --constraint .venv-lowest/known.txt --editable '.[lab]'
-	$(call uv,.venv-lowest,freeze) --exclude-editable > .venv-lowest/floors.txt
-	$(call uv,.venv-lowest,install) --constraint .venv-lowest/floors.txt --editable '.[test,lab]'
-	touch $@
-
-# The newest TensorFlow and Keras, candidates too; nothing else before its release. tf_keras comes after TensorFlow and asks
-# for its own: it is taken as it is. A candidate of TensorFlow asks for keras-nightly, whose files are keras's too: left out.
-.venv-canary/.ready: pyproject.toml
-	rm -rf .venv-canary
-	$(PYTHON_CANARY) -m venv .venv-canary
-	.venv-canary/bin/python $(PIP) uv
-	printf '%s\n' 'tensorflow>=2.21.dev0' 'keras-nightly; sys_platform == "none"' > .venv-canary/newest.txt
-	$(call uv,.venv-canary,install) --override .venv-canary/newest.txt --editable '.[test,lab]' \
-		'tensorflow>=2.21.dev0' 'keras>=3.15.dev0'
-	touch $@
-
-# Libraries of several years beside each other: an older one calls a newer one by names that this deprecates (matplotlib
-# pyparsing's, anyio pytest's).
-OF_SEVERAL_YEARS := -p no:anyio -W ignore::DeprecationWarning
-
-# The lessons' stored outputs are the main lane's: tests/test_lane_lessons.py runs the lessons and compares none; in the lane of
-# Colab in one worker, with a stand-in for google.colab.
-define tests_of
-$(1)/bin/python -m pytest $(THREE) $(2) $(call report,$(1)) tests dtk
-$(1)/bin/python -m pytest $(2) $(call report,$(1),-lessons) tests/test_lane_lessons.py
-endef
-
-test_tf215 = $(call tests_of,.venv-tf215)
-test_colab = $(call tests_of,.venv-colab,$(OF_SEVERAL_YEARS))
-test_lowest = $(call tests_of,.venv-lowest,$(OF_SEVERAL_YEARS))
-
-# This lane may fail: its last lines are what would break with the next TensorFlow. To get a newer one, first remove .venv-canary.
-test_canary = .venv-canary/bin/python -m pytest $(THREE) -rfE $(call report,.venv-canary) tests dtk
-
-lane: $(if $(test_$(LANE)),.venv-$(LANE)/.ready)  ## run the tests with other versions: LANE=colab, lowest, tf215 or canary
-	$(or $(test_$(LANE)),$(error make lane LANE=NAME, where NAME is one of: $(LANES)))
-
 clean:  ## remove the environments and everything that was built
-	rm -rf $(VENV) .venv-python3* $(LANES:%=.venv-%) .venv-wheel .venv-nbgrader .venv-otter $(VENV_DOCS) out build dist *.egg-info
+	rm -rf $(VENV) .venv-python3* .nox .venv-wheel .venv-nbgrader .venv-otter $(VENV_DOCS) out build dist *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache

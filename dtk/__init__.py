@@ -2,7 +2,7 @@
 
     run = dtk.run(train, workers=2)      # a function from a cell, on a localhost cluster
     baseline = dtk.baseline(train)       # the same function, one process, one device
-    dtk.verify(run, baseline)            # same losses, same weights, or the reason why not
+    dtk.verify(run, baseline)            # proves every step, or says what differs
 
 This file is the table of contents. Names load when they are first used: `import dtk` is quick and starts nothing.
 """

@@ -1,6 +1,6 @@
 """Revived and native Estimator side by side: this lane's TensorFlow, and TensorFlow 2.15.1's own tf.estimator.
 
-The other lane's interpreter is that of `make .venv-tf215/.ready`, or DTK_TF215_PYTHON.
+The other lane's interpreter is that of `uv run noxfile.py -s tf215`, or DTK_TF215_PYTHON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import lanes
 import pytest
 
 ROOT = Path(__file__).parent.parent
-NATIVE = Path(os.environ.get("DTK_TF215_PYTHON") or ROOT / ".venv-tf215" / "bin" / "python")
+NATIVE = Path(os.environ.get("DTK_TF215_PYTHON") or ROOT / ".nox" / "tf215" / "bin" / "python")
 PROGRAM = """
 import json, sys
 import dtk, estimating
@@ -42,7 +42,7 @@ def outcome(python, out):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(lanes.LANE == "tf215", reason="this is the lane with TensorFlow's own tf.estimator")
-@pytest.mark.skipif(not NATIVE.exists(), reason="no TensorFlow 2.15 here: make .venv-tf215/.ready")
+@pytest.mark.skipif(not NATIVE.exists(), reason="no TensorFlow 2.15 here: uv run noxfile.py -s tf215 --install-only")
 def test_revived_and_native_agree(tmp_path):
     ours, theirs = outcome(sys.executable, tmp_path / "here.json"), outcome(NATIVE, tmp_path / "native.json")
     assert theirs["tensorflow"].startswith("2.15.")

@@ -20,11 +20,11 @@ PAGE = ROOT / "docs" / "evidence" / "lanes.md"
 BEGIN, END = "<!-- lanes: made by tools/lanes_table.py -->", "<!-- lanes end -->"
 ROWS = "| lane | versions | tests: passed, failed, skipped | lessons' | run |\n|---|---|---|---|---|\n"
 COMMANDS = {
-    "canary": "make lane LANE=canary",
-    "colab": "make lane LANE=colab",
-    "lowest": "make lane LANE=lowest",
+    "canary": "uv run noxfile.py -s canary",
+    "colab": "uv run noxfile.py -s colab",
+    "lowest": "uv run noxfile.py -s lowest",
     "main": "make test test-lessons PYTHON={python}",
-    "tf215": "make lane LANE=tf215",
+    "tf215": "uv run noxfile.py -s tf215",
 }
 NO_REASON = "without a reason"
 

@@ -21,7 +21,7 @@ assert_type(run, dtk.Run)
 assert_type(baseline, dtk.Run)
 assert_type(run.workers, int)
 assert_type(run.logs, list[str])
-assert_type(dtk.verify(run, baseline), None)
+assert_type(dtk.verify(run, baseline).verdict, str)
 assert_type(dtk.is_chief(), bool)
 assert_type(dtk.run_dir(), Path)
 dtk.plot.timeline(run)
@@ -33,7 +33,6 @@ except dtk.WorkerFailed as error:
     assert_type(error.remedy, str)
 
 dtk.run(train, workers="two")  # type: ignore[arg-type]
-dtk.run(train, replicas_per_worker=2)  # type: ignore[call-arg]
 dtk.plot.time_line(run)  # type: ignore[attr-defined]
 run.losses  # type: ignore[attr-defined]  # noqa: B018
 dtk.verify(baseline=baseline)  # type: ignore[call-arg]
