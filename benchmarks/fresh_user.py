@@ -16,6 +16,7 @@ import json
 import os
 import pwd
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -150,10 +151,10 @@ def learn(user: Account) -> None:
     expect(PROOF in said and "`dtk lab`" in said, "the demo proves nothing, or does not say how to go on", said)
     expect((user.home / "out" / "loss_scaling.png").stat().st_size > 10_000, "the demo draws nothing", said)
     said = user.run("dtk lab, without JupyterLab", "dtk", "lab", fails=True)
-    command = re.search(r"install it: (pip install [\w-]+)\n", said)
+    command = re.search(r"; (pip install \S+)\n", said)
     expect(command, "dtk lab does not say what to install", said)
     assert command
-    user.run(command[1], *command[1].split(), "--quiet", offline=False)
+    user.run(command[1], *shlex.split(command[1]), "--quiet", offline=False)
     said = user.run("dtk lab -- --version", "dtk", "lab", "--", "--version")
     arguments = ("execute", "--timeout=300", "--output=done.ipynb", "00_start_here.ipynb")
     user.run("lesson 00", "jupyter", *arguments, cwd="dtk-lessons")

@@ -78,16 +78,16 @@ def tf_config(workers: Sequence[str], index: Any, kind: str = "worker", **more: 
 _IN_FORMULAS = {"json": json, "math": math, "np": np, "mean": fmean, "tf_config": tf_config}
 
 
-def check(name: str, answer: Any, *objects: Any) -> None:
+def check(name: str, answer: Any, *objects: Any, seed: str | None = None) -> None:
     """Checks your answer to an exercise and prints PASS, or raises with a hint.
 
-    What is right is computed: for a function, on other cases than the lesson's; for a value, from your own objects. The
-    edition of a class sets which cases (`dtk class build --variant`).
+    What is right is computed: for a function, on other cases than the lesson's; for a value, from your own objects.
 
     Args:
         name: the exercise's, such as "02.share", or "lab3.update" in a lab.
         answer: your function or your value.
         objects: what your answer was read from, such as your run, where the exercise's cell hands it over.
+        seed: draws other cases, for a function. None: those of the class's edition (`dtk class build --variant`).
 
     Raises:
         NotSolved: the exercise is as it was handed out. A CheckFailed.
@@ -97,7 +97,7 @@ def check(name: str, answer: Any, *objects: Any) -> None:
     known = all_exercises(name.partition(".")[0])
     one_of("name", name, sorted(known) or sorted({each.partition(".")[0] for each in all_exercises()}))
     try:
-        cases = known[name].judge(answer, *objects, seed=os.environ.get("DTK_VARIANT", ""))
+        cases = known[name].judge(answer, *objects, seed=os.environ.get("DTK_VARIANT", "") if seed is None else seed)
     except CheckFailed as failed:
         if not isinstance(failed, NotSolved):
             keep("checked", name, hint=failed.remedy or failed.what)

@@ -232,6 +232,8 @@ _NBGRADER = """\
 c = get_config()
 c.ClearSolutions.code_stub = {"python": "# write your answer above, in place of what stands there"}
 c.ClearSolutions.enforce_metadata = False
+c.Execute.timeout = 120  # seconds for a cell
+c.Execute.iopub_timeout = 60  # for its outputs, which come late on a busy machine
 """
 
 
@@ -300,11 +302,8 @@ def _settings(folder: Path, variant: str) -> list[str]:
     settings = {"DTK_ANSWERS": "answers.jsonl"}
     settings |= {"DTK_LANG": spoken} if spoken in languages() and spoken != ENGLISH else {}
     settings |= {"DTK_VARIANT": variant} if variant else {}
-    return [
-        "import os",
-        "",
-        *(f"os.environ[{json.dumps(name)}] = {json.dumps(value)}" for name, value in settings.items()),
-    ]
+    lines = [f"os.environ[{json.dumps(name)}] = {json.dumps(value)}" for name, value in settings.items()]
+    return ["import os", "", *lines]
 
 
 def _solution(lesson: Lesson, _hidden: str) -> list[Cell]:
