@@ -16,6 +16,7 @@ import staying
 import verifying
 
 import dtk
+from dtk.watch.reader import Reader
 
 sys.path.insert(0, str(Path(__file__).parent))  # `import fabricate`: helpers that are no tests
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))  # `import lint_notebooks`
@@ -80,6 +81,23 @@ def figures_closed():
 def folder(tmp_path):
     """Of a run of two workers who have said nothing yet."""
     return live_folder.empty(tmp_path)
+
+
+@pytest.fixture
+def dashboard(folder, monkeypatch):
+    """Of the run in `folder`, drawn anew at each look."""
+    from dtk.live import dashboard as module
+
+    monkeypatch.setattr(module, "_EVERY", 0.0)
+    return module.Dashboard(Reader(folder), 1, "cluster of 2 workers")
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """What the clock of this process says, in a list."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    return clock
 
 
 @pytest.fixture

@@ -31,14 +31,6 @@ def evaluation(at, number, seconds=0.2, **metrics):
 # ---- live
 
 
-@pytest.fixture
-def dashboard(folder, monkeypatch):
-    from dtk.live import dashboard as module
-
-    monkeypatch.setattr(module, "_EVERY", 0.0)
-    return module.Dashboard(Reader(folder), 1, "run")
-
-
 def shown(dashboard, *states):
     """The evaluator's words in the table."""
     dashboard.update([*map(Line.of, states)])
@@ -68,9 +60,7 @@ def test_the_dashboard_says_what_the_evaluator_does(folder, dashboard):
     assert len(dashboard.panes) == 3
 
 
-def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folder, capsys, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
+def test_text_labels_the_evaluator_and_tells_each_look_its_last_evaluation(folder, capsys, now):
     view = text.TextView(Reader(folder), 1, "run")
     (folder.evaluator.path / "log.txt").write_text("hello\n")
     tell(folder.evaluator, evaluation(1.0, 20, accuracy=0.5), Evaluating(1.1, step=None))

@@ -59,9 +59,7 @@ def test_of_a_program_all_is_printed(folder, capsys):
     assert capsys.readouterr().out.splitlines()[1:-1] == [f"[worker 0] line {i}" for i in range(10_000)]
 
 
-def test_text_tells_the_progress_every_few_seconds(folder, capsys, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(text.time, "monotonic", lambda: now[0])
+def test_text_tells_the_progress_every_few_seconds(folder, capsys, now):
     view = text.TextView(Reader(folder), 1, "run")
     announce(folder, 4, 1)
     step(folder, 1)
@@ -108,12 +106,6 @@ def test_the_mode_chooses_the_view(folder, monkeypatch, capsys):
 
 
 # ---- the dashboard
-
-
-@pytest.fixture
-def dashboard(folder, monkeypatch, capsys):
-    monkeypatch.setattr(module, "_EVERY", 0.0)
-    return module.Dashboard(Reader(folder), 1, "cluster of 2 workers")
 
 
 def test_dashboard_shows_states_progress_curves_and_logs(folder, dashboard):

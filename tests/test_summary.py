@@ -11,17 +11,9 @@ from fabricate import fabricate
 from verifying import edit_records
 
 from dtk import cli
-from dtk.live import text
 from dtk.live.text import Fold, label
 from dtk.records import Journal, events
 from dtk.scaling import summary
-
-
-@pytest.fixture
-def now(monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr(text.time, "monotonic", lambda: clock[0])
-    return clock
 
 
 @pytest.fixture

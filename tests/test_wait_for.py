@@ -84,18 +84,13 @@ def test_an_error_before_anything_started():
 # ---- live
 
 
-def test_the_dashboard_shows_who_is_waited_for(tmp_path, monkeypatch, capsys):
-    from dtk.live import dashboard as module
-
-    monkeypatch.setattr(module, "_EVERY", 0.0)
-    folder = empty(tmp_path)
-    view = module.Dashboard(Reader(folder), 1, "cluster of 2 workers")
+def test_the_dashboard_shows_who_is_waited_for(folder, dashboard):
     step(folder, 1)
-    view.update(waiting.board([waits(0, at=1, quiet=5.0), State(1, "worker 1", "stopped", 1)]))
-    assert "step 2, waits inside TensorFlow for 5 s, waits for worker 1" in view.page.value
-    assert "stopped by a signal after step 1" in view.page.value
-    view.close("worker 1 is stopped")
-    assert view.page.value.count("stopped after step 1") == 2
+    dashboard.update(waiting.board([waits(0, at=1, quiet=5.0), State(1, "worker 1", "stopped", 1)]))
+    assert "step 2, waits inside TensorFlow for 5 s, waits for worker 1" in dashboard.page.value
+    assert "stopped by a signal after step 1" in dashboard.page.value
+    dashboard.close("worker 1 is stopped")
+    assert dashboard.page.value.count("stopped after step 1") == 2
 
 
 def test_the_text_says_once_that_a_silence_lasts(tmp_path, monkeypatch, capsys):
