@@ -43,6 +43,15 @@ def anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "]", title)).lower().replace(" ", "-")
 
 
+HEAD = re.compile(r"\*\*Time\.\*\* (\d+) minutes\. \*\*Before\.\*\* (.+?) \*\*Afterwards you can\*\* .+")
+
+
+def head(lesson: str) -> tuple[int, list[str]]:
+    """The minutes that a lesson's head says, and the lessons that it asks for."""
+    ((minutes, before),) = HEAD.findall(" ".join(cells_of(lesson)[0].source.split()))
+    return int(minutes), re.findall(r"\]\((\w+)\.ipynb\)", before)
+
+
 @functools.cache
 def cells_of(lesson: str) -> list[Any]:
     """All cells of a lesson, by its name without ending."""

@@ -8,12 +8,11 @@ import re
 
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
-from lessons import FOLDER, ORDER, anchor, cells_of
+from lessons import FOLDER, ORDER, anchor, cells_of, head
 
 import dtk
 
 LESSONS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
-HEAD = re.compile(r"\*\*Time\.\*\* (\d+) minutes\. \*\*Before\.\*\* (.+?) \*\*Afterwards you can\*\* .+")
 NEXT = re.compile(r"\*\*Next:\*\* \[(\w+)\]\((\w+)\.ipynb\)")
 LINK = re.compile(r"\[([^\]]+)\]\(glossary\.md#([^)]*)\)")
 GLOSSARY = (FOLDER / "glossary.md").read_text(encoding="utf-8")
@@ -39,13 +38,12 @@ def test_each_link_to_the_glossary_leads_to_a_word(name):
 
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_head_says_minutes_what_to_know_and_what_for(name):
-    (head,) = HEAD.findall(" ".join(prose(name)[0].split()))
-    minutes, before = head
-    for lesson in re.findall(r"\]\((\w+)\.ipynb\)", before):
+    minutes, before = head(name)
+    for lesson in before:
         assert lesson in LESSONS
         assert not {name, lesson} <= set(ORDER) or ORDER.index(lesson) < ORDER.index(name), f"{lesson} comes later"
     pages = [(folder / "README.md").read_text(encoding="utf-8") for folder in (FOLDER.parent, FOLDER)]
-    assert re.findall(rf"^\| \[{name}\]\(.*\| (\d+) \|$", "\n".join(pages), flags=re.MULTILINE) == [minutes]
+    assert re.findall(rf"^\| \[{name}\]\(.*\| (\d+) \|$", "\n".join(pages), flags=re.MULTILINE) == [str(minutes)]
 
 
 @pytest.mark.parametrize("name", ORDER)

@@ -6,7 +6,7 @@ import itertools
 import re
 
 import pytest
-from lessons import FOLDER, ORDER, cells_of
+from lessons import FOLDER, ORDER, cells_of, head
 
 PAGES = FOLDER.parent / "docs" / "teaching"
 LABS = [*sorted(path.stem for path in FOLDER.glob("lab_*.ipynb")), "appendix_estimator"]
@@ -27,24 +27,6 @@ def sections(text):
 SECTIONS = {**sections(page("lessons.md")), **sections(page("labs.md"))}
 
 
-def head(lesson):
-    return cells_of(lesson)[0].source
-
-
-def stated(lesson):
-    """The minutes that a lesson's head says."""
-    return int(re.search(r"\*\*Time\.\*\*\s+(\d+)\s+minutes", head(lesson))[1])
-
-
-def before(lesson):
-    """The lessons that a lesson's head asks for."""
-    return set(
-        re.findall(
-            r"\[(\w+)\]\(\1\.ipynb\)", re.search(r"\*\*Before\.\*\*(.*?)\*\*Afterwards", head(lesson), re.DOTALL)[1]
-        )
-    )
-
-
 def asked(lesson):
     """The names of its questions and checks, in their order."""
     code = "\n".join(cell.source for cell in cells_of(lesson) if cell.cell_type == "code")
@@ -60,8 +42,9 @@ def test_each_lesson_and_lab_has_its_section_in_order():
 def test_a_section_has_the_heads_minutes_and_what_comes_before(lesson):
     first = SECTIONS[lesson].strip().splitlines()[0]
     linked, said = re.match(r"\[(\w+)\]\(\S+\), (\d+) minutes\. Before it: ", first).groups()
-    assert (linked, int(said)) == (lesson, stated(lesson))
-    assert set(LINK.findall(first)) - {lesson} == before(lesson)
+    minutes, before = head(lesson)
+    assert (linked, int(said)) == (lesson, minutes)
+    assert set(LINK.findall(first)) - {lesson} == {*before}
     assert "**What for.** " in SECTIONS[lesson]
 
 
@@ -79,7 +62,7 @@ def test_the_plans_sums_are_the_lessons():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         for what, number in itertools.pairwise(cells):
             if number.isdigit() and LINK.search(what) and not what.startswith("slides of"):
-                assert int(number) == sum(map(stated, LINK.findall(what))), line
+                assert int(number) == sum(head(lesson)[0] for lesson in LINK.findall(what)), line
                 count += 1
     assert count > 15
     rows = re.findall(r"^\| .+ \| (\d+) \|$", page("plans.md").split("## A week")[0], flags=re.MULTILINE)
@@ -92,7 +75,7 @@ def test_in_a_plan_a_lesson_comes_after_what_it_needs(plan):
     text = re.search(rf"^## {plan}\n(.*?)(?=^## |\Z)", page("plans.md"), flags=re.MULTILINE | re.DOTALL)[1]
     named = [lesson for line in re.findall(r"^\| .+ \|$", text, flags=re.MULTILINE) for lesson in LINK.findall(line)]
     for at, lesson in enumerate(named):
-        assert before(lesson) <= set(named[:at]), lesson
+        assert {*head(lesson)[1]} <= set(named[:at]), lesson
     if plan != "One afternoon":
         assert set(named) == {*ORDER, *LABS} - {"appendix_estimator"}, "which is optional"
 
