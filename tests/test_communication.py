@@ -91,7 +91,6 @@ def test_a_ring_through_machines_goes_at_the_pace_of_the_slower_link():
         (lambda: Link("x", 0.0, 0.0), "x: bandwidth=0.0: it takes a number above 0"),
         (lambda: Cluster(LINK).all_reduce(0, 1.0), "workers=0: it takes a number from 1 to 10000"),
         (lambda: Cluster(LINK, per_machine=0).all_reduce(2, 1.0), "per_machine=0: it takes a number from 1"),
-        (lambda: Cluster(LINK, "star").all_reduce(2, 1.0), "algorithm='star': it takes one of ring, halving_doubling"),
     ],
 )
 def test_what_has_no_cost(call, words):
