@@ -19,6 +19,8 @@ import dtk
 from dtk import errors
 
 ROOT = Path(__file__).parent.parent
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
 PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+]+)")
 
 
@@ -59,10 +61,9 @@ PYTHONS = {"main": ("3.11", "3.12", "3.13"), "colab": ("3.13",), "tf215": ("3.11
 
 def stated(lane: str = "main", browser: bool = False) -> dict[str, set[str]]:
     """{name: requirements} of pyproject.toml, with the optional ones that the lane has, and the browser's on demand."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     of_lane = EXTRAS[lane] | ({"browser"} if browser else set())
     found: dict[str, set[str]] = {}
-    for group in [project["dependencies"], *(project["optional-dependencies"][name] for name in sorted(of_lane))]:
+    for group in [PROJECT["dependencies"], *(PROJECT["optional-dependencies"][name] for name in sorted(of_lane))]:
         for one in group:
             found.setdefault(canonical(re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0]), set()).add(one)
     return found
@@ -90,16 +91,15 @@ def test_the_pins_satisfy_pyproject(lane, python):
 
 def test_a_package_has_one_range_wherever_it_is_asked_for():
     """A package with several has one for each Python; in another group it has the same ones."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     ranges: dict[str, set[frozenset[str]]] = {}
-    for group in [project["dependencies"], *project["optional-dependencies"].values()]:
+    for group in [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]:
         for name in {Requirement(one).name for one in group}:
             ranges.setdefault(name, set()).add(frozenset(one for one in group if Requirement(one).name == name))
     assert {name: found for name, found in ranges.items() if len(found) > 1} == {}
 
 
 def test_each_sentence_names_optional_dependencies_that_bring_what_lacks():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = PROJECT["optional-dependencies"]
     brought = {extra: {canonical(Requirement(one).name) for one in group} for extra, group in extras.items()}
     for extra, modules in errors._MODULES.items():
         assert {canonical(module) for module in modules} <= brought[extra]
@@ -125,11 +125,9 @@ def test_what_is_installed_is_what_is_pinned():
 
 
 def test_the_name_the_address_and_the_version_are_said_alike():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    project = settings["project"]
-    assert (project["name"], project["urls"]["Repository"]) == (errors.DISTRIBUTION, errors.REPOSITORY)
-    assert "version" in project["dynamic"]
-    assert settings["tool"]["hatch"]["version"]["path"] == "dtk/__init__.py"
+    assert (PROJECT["name"], PROJECT["urls"]["Repository"]) == (errors.DISTRIBUTION, errors.REPOSITORY)
+    assert "version" in PROJECT["dynamic"]
+    assert SETTINGS["tool"]["hatch"]["version"]["path"] == "dtk/__init__.py"
     assert f"## [{dtk.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
