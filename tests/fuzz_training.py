@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from training import dealt
 
 import dtk
 
 
 def data_of(spec: dict[str, Any]) -> Any:
     """A tf.data.Dataset of (x, y) or (x, y, weight), in global batches."""
-    import tensorflow as tf
-
     chance, count = np.random.default_rng(3), spec["batch"] * spec["steps"] + spec["tail"]
     vector = chance.normal(size=(count, 5)).astype("float32")
     series = chance.normal(size=(count, 6, 4)).astype("float32")
@@ -30,12 +29,7 @@ def data_of(spec: dict[str, Any]) -> Any:
     parts = (x[spec["inputs"]], y.get(spec["loss"], wide))
     if spec["weighted"]:
         parts += (chance.uniform(0.5, 1.5, count).astype("float32"),)
-    dataset = tf.data.Dataset.from_tensor_slices(parts)
-    if spec["shuffled"]:
-        dataset = dataset.shuffle(count, seed=7)
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return dataset.batch(spec["batch"]).with_options(options)
+    return dealt(parts, spec["batch"], 7 if spec["shuffled"] else None)
 
 
 def positions() -> Any:

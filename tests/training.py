@@ -22,11 +22,18 @@ def dealt(arrays, batch, seed=None):
     """Batches of arrays, which workers divide by examples; seed: of their order, another one in each pass."""
     import tensorflow as tf
 
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     data = tf.data.Dataset.from_tensor_slices(arrays)
-    data = data if seed is None else data.shuffle(len(arrays[0]), seed)
-    return data.batch(batch).with_options(options)
+    data = data if seed is None else data.shuffle(len(data), seed)
+    return sharded(data.batch(batch))
+
+
+def sharded(data, policy="DATA"):
+    """A dataset that a strategy divides among its workers in that way."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy[policy]
+    return data.with_options(options)
 
 
 def classifier(strategy, *middle, steps_per_execution=1, built=True):

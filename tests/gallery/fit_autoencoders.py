@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import dtk
 from gallery import program
 from gallery.made_up import images, sequences, slices
-from gallery.slips import DATA, batches, rate, scope
-
-SLIPS = (*DATA, "not in scope", "learning rate")
+from gallery.slips import FITS, fitted, rate, scope
 
 
-@program(kind="autoencoder", source="TensorFlow tutorial, generative/autoencoder (anomaly detection)", slips=SLIPS)
-def anomaly_detector(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="autoencoder", source="TensorFlow tutorial, generative/autoencoder (anomaly detection)", slips=FITS)
+def anomaly_detector(strategy: Any, slip: str | None = None) -> None:
     """A subclass of Model of two Sequentials, built by its first step; the loss is `mae`."""
     import keras
     from keras import layers
@@ -34,16 +31,15 @@ def anomaly_detector(strategy: Any, slip: str | None = None) -> Any:
     with scope(strategy, slip):
         model = AnomalyDetector()
         model.compile(keras.optimizers.Adam(rate(1e-3, strategy, slip)), "mae")
-    model.fit(batches(slices(x, x), 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x, x), 32, strategy, slip)
 
 
 @program(
     kind="autoencoder",
     source="The Keras Blog, Building Autoencoders in Keras (sparsity by activity_regularizer)",
-    slips=SLIPS,
+    slips=FITS,
 )
-def sparse_autoencoder(strategy: Any, slip: str | None = None) -> Any:
+def sparse_autoencoder(strategy: Any, slip: str | None = None) -> None:
     """The penalty of the codes is divided by the replica's examples and by the replicas: Keras 3 does both."""
     import keras
     from keras import layers
@@ -55,8 +51,7 @@ def sparse_autoencoder(strategy: Any, slip: str | None = None) -> Any:
         code = layers.Dense(16, activation="softplus", activity_regularizer=keras.regularizers.L1(1e-2))(inputs)
         model = keras.Model(inputs, layers.Dense(144, activation="sigmoid")(code))
         model.compile(keras.optimizers.Adam(rate(3e-3, strategy, slip)), "binary_crossentropy")
-    model.fit(batches(slices(flat, flat), 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(flat, flat), 32, strategy, slip)
 
 
 def _vae_networks(keras: Any, sampling: Any) -> tuple[Any, Any]:
@@ -74,7 +69,7 @@ def _vae_networks(keras: Any, sampling: Any) -> tuple[Any, Any]:
     return encoder, keras.Model(latent, layers.Conv2DTranspose(1, 3, activation="sigmoid", padding="same")(z))
 
 
-def _vae(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
+def _vae(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> None:
     """drawn: the sampling layer draws; otherwise the noise comes with the data. divided: by the replicas."""
     import keras
     import numpy as np
@@ -117,39 +112,37 @@ def _vae(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
     with scope(strategy, slip):
         model = VAE(*_vae_networks(keras, Sampling()))
         model.compile(keras.optimizers.Adam(rate(3e-3, strategy, slip)))
-    data = batches(slices({"image": x, "noise": noise}), 16, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return [weight for weight in model.get_weights() if weight.dtype == np.float32]  # not a generator's state
+    fitted(model, slices({"image": x, "noise": noise}), 16, strategy, slip)
 
 
 VAE = "keras-io examples/generative/vae.py"
 
 
 @program(kind="VAE", source=VAE, right="local mean", reason="loss")
-def vae(strategy: Any, slip: str | None = None) -> Any:
+def vae(strategy: Any, slip: str | None = None) -> None:
     """Its own train_step takes the mean over the replica's images; sampling moves it much less."""
-    return _vae(strategy, slip, drawn=True, divided=False)
+    _vae(strategy, slip, drawn=True, divided=False)
 
 
 @program(kind="VAE", source=f"{VAE}, divided by the replicas")
-def vae_divided(strategy: Any, slip: str | None = None) -> Any:
+def vae_divided(strategy: Any, slip: str | None = None) -> None:
     """The mean is right now, and each replica draws other noise than one device for the same images."""
-    return _vae(strategy, slip, drawn=True, divided=True)
+    _vae(strategy, slip, drawn=True, divided=True)
 
 
 @program(kind="VAE", source=f"{VAE}, noise as data", right="local mean", reason="loss")
-def vae_undivided(strategy: Any, slip: str | None = None) -> Any:
+def vae_undivided(strategy: Any, slip: str | None = None) -> None:
     """Nothing is drawn, and the mean is over the replica's images alone."""
-    return _vae(strategy, slip, drawn=False, divided=False)
+    _vae(strategy, slip, drawn=False, divided=False)
 
 
-@program(kind="VAE", source=f"{VAE}, divided by the replicas, noise as data", slips=SLIPS)
-def vae_of_given_noise(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="VAE", source=f"{VAE}, divided by the replicas, noise as data", slips=FITS)
+def vae_of_given_noise(strategy: Any, slip: str | None = None) -> None:
     """The noise comes with each image, and the mean is divided by the replicas: replicas are one device."""
-    return _vae(strategy, slip, drawn=False, divided=True)
+    _vae(strategy, slip, drawn=False, divided=True)
 
 
-def _vae_of_layers(strategy: Any, slip: str | None, drawn: bool) -> Any:
+def _vae_of_layers(strategy: Any, slip: str | None, drawn: bool) -> None:
     import keras
     import numpy as np
     from keras import layers, ops
@@ -186,21 +179,19 @@ def _vae_of_layers(strategy: Any, slip: str | None, drawn: bool) -> Any:
         model = VariationalAutoEncoder()
         loss = keras.losses.MeanSquaredError()
         model.compile(keras.optimizers.Adam(rate(1e-3, strategy, slip)), loss=loss)
-    data = batches(slices(rows, rows[:, :144]), 32, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return [weight for weight in model.get_weights() if weight.dtype == np.float32]
+    fitted(model, slices(rows, rows[:, :144]), 32, strategy, slip)
 
 
 GUIDE = "keras-io guides/making_new_layers_and_models_via_subclassing.py, VariationalAutoEncoder"
 
 
 @program(kind="VAE", source=GUIDE)
-def vae_add_loss(strategy: Any, slip: str | None = None) -> Any:
+def vae_add_loss(strategy: Any, slip: str | None = None) -> None:
     """Keras scales the KL term of add_loss; each replica draws its own noise, which moves the losses a little only."""
-    return _vae_of_layers(strategy, slip, drawn=True)
+    _vae_of_layers(strategy, slip, drawn=True)
 
 
-@program(kind="VAE", source=f"{GUIDE}, noise as data", slips=SLIPS)
-def vae_add_loss_given_noise(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="VAE", source=f"{GUIDE}, noise as data", slips=FITS)
+def vae_add_loss_given_noise(strategy: Any, slip: str | None = None) -> None:
     """The mean that goes to add_loss is the replica's, and Keras divides it by the replicas."""
-    return _vae_of_layers(strategy, slip, drawn=False)
+    _vae_of_layers(strategy, slip, drawn=False)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import dtk
 from gallery import program
 from gallery.made_up import images, slices, tokens
-from gallery.slips import DATA, SHARE, average, batches, rate, scope
-
-SLIPS = (*DATA, "not in scope", "learning rate")
+from gallery.slips import FITS, SHARE, average, fitted, rate, scope
 
 
-@program(kind="several inputs and outputs", source="keras-io guides/functional_api.py, ticket routing", slips=SLIPS)
-def tickets(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="several inputs and outputs", source="keras-io guides/functional_api.py, ticket routing", slips=FITS)
+def tickets(strategy: Any, slip: str | None = None) -> None:
     """Title, text and tags in; a priority and a department out, each with its loss, and weights between them."""
     import keras
     import numpy as np
@@ -40,8 +37,7 @@ def tickets(strategy: Any, slip: str | None = None) -> Any:
         model.compile(optimizer, losses, loss_weights={"priority": 1.0, "department": 0.2})
     targets = {"priority": priority, "department": np.eye(4, dtype="float32")[department]}
     data = slices({"title": title, "body": body, "tags": tags}, targets)
-    model.fit(batches(data, 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, data, 16, strategy, slip)
 
 
 def _regression(count: int = 256) -> tuple[Any, Any]:
@@ -52,8 +48,8 @@ def _regression(count: int = 256) -> tuple[Any, Any]:
     return x, np.tanh(x @ rng.standard_normal((16, 1))).astype("float32")
 
 
-@program(kind="custom model", source="keras-io guides/custom_train_step_in_tensorflow.py, low level", slips=SLIPS)
-def custom_train_step(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="custom model", source="keras-io guides/custom_train_step_in_tensorflow.py, low level", slips=FITS)
+def custom_train_step(strategy: Any, slip: str | None = None) -> None:
     """Without compute_loss: a loss object in train_step, metrics of its own, sample weights."""
     import keras
     import numpy as np
@@ -88,16 +84,15 @@ def custom_train_step(strategy: Any, slip: str | None = None) -> Any:
         inputs = keras.Input((16,))
         model = CustomModel(inputs, layers.Dense(1)(layers.Dense(16, activation="tanh")(inputs)))
         model.compile(optimizer=keras.optimizers.Adam(rate(0.01, strategy, slip)))
-    model.fit(batches(slices(x, y, weights), 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x, y, weights), 32, strategy, slip)
 
 
 @program(
     kind="custom model",
     source="TensorFlow tutorial, distribute/custom_training, as a train_step",
-    slips=(*SLIPS, *SHARE),
+    slips=(*FITS, *SHARE),
 )
-def averaged_train_step(strategy: Any, slip: str | None = None) -> Any:
+def averaged_train_step(strategy: Any, slip: str | None = None) -> None:
     """The share of the mean over the global batch by compute_average_loss, as a loop of one's own has it."""
     import keras
     import tensorflow as tf
@@ -118,11 +113,10 @@ def averaged_train_step(strategy: Any, slip: str | None = None) -> Any:
         inputs = keras.Input((16,))
         model = CustomModel(inputs, layers.Dense(1)(layers.Dense(16, activation="tanh")(inputs)))
         model.compile(optimizer=keras.optimizers.SGD(rate(0.1, strategy, slip)))
-    model.fit(batches(slices(x, y), 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x, y), 32, strategy, slip)
 
 
-def _endpoint(strategy: Any, slip: str | None, by_object: bool) -> Any:
+def _endpoint(strategy: Any, slip: str | None, by_object: bool) -> None:
     import keras
     import numpy as np
     from keras import layers, ops
@@ -147,27 +141,26 @@ def _endpoint(strategy: Any, slip: str | None, by_object: bool) -> Any:
         model = keras.Model({"inputs": inputs, "targets": targets}, LogisticEndpoint()(logits, targets))
         model.compile(keras.optimizers.SGD(rate(0.1, strategy, slip)))
     data = slices({"inputs": x, "targets": (y > 0).astype(np.float32)})
-    model.fit(batches(data, 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, data, 32, strategy, slip)
 
 
 ENDPOINT = "keras-io examples/keras_recipes/endpoint_layer_pattern.py"
 
 
 @program(kind="custom layer", source=ENDPOINT, right="divided twice", reason="loss")
-def endpoint_layer(strategy: Any, slip: str | None = None) -> Any:
+def endpoint_layer(strategy: Any, slip: str | None = None) -> None:
     """The loss object divides by the replicas, and so does Keras with everything that add_loss gets."""
-    return _endpoint(strategy, slip, by_object=True)
+    _endpoint(strategy, slip, by_object=True)
 
 
-@program(kind="custom layer", source=f"{ENDPOINT}, a plain mean", slips=SLIPS)
-def endpoint_layer_mean(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="custom layer", source=f"{ENDPOINT}, a plain mean", slips=FITS)
+def endpoint_layer_mean(strategy: Any, slip: str | None = None) -> None:
     """A mean over the replica's examples goes to add_loss, and Keras divides it once."""
-    return _endpoint(strategy, slip, by_object=False)
+    _endpoint(strategy, slip, by_object=False)
 
 
-@program(kind="custom layer", source="keras-io examples/keras_recipes/antirectifier.py, without Dropout", slips=SLIPS)
-def antirectifier(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="custom layer", source="keras-io examples/keras_recipes/antirectifier.py, without Dropout", slips=FITS)
+def antirectifier(strategy: Any, slip: str | None = None) -> None:
     """relu of both signs side by side: the kink is the point, and few steps enlarge little."""
     import keras
     from keras import layers, ops
@@ -186,6 +179,4 @@ def antirectifier(strategy: Any, slip: str | None = None) -> Any:
         model = keras.Sequential([keras.Input((144,)), *inner])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.RMSprop(rate(1e-3, strategy, slip)), loss)
-    data = batches(slices(x.reshape(192, -1), y), 32, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x.reshape(192, -1), y), 32, strategy, slip)

@@ -7,12 +7,10 @@ from typing import Any
 import dtk
 from gallery import program
 from gallery.made_up import images, slices
-from gallery.slips import DATA, batches, rate, scope
-
-SLIPS = (*DATA, "not in scope", "learning rate")
+from gallery.slips import FITS, batches, fitted, rate, scope
 
 
-def _real_nvp(strategy: Any, slip: str | None, divided: bool) -> Any:
+def _real_nvp(strategy: Any, slip: str | None, divided: bool) -> None:
     import keras
     import numpy as np
     import tensorflow as tf
@@ -55,27 +53,25 @@ def _real_nvp(strategy: Any, slip: str | None, divided: bool) -> Any:
     with scope(strategy, slip):
         model = RealNVP(couplings=4)
         model.compile(keras.optimizers.Adam(rate(3e-3, strategy, slip)))
-    data = batches(slices(moon.astype("float32")), 32, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(moon.astype("float32")), 32, strategy, slip)
 
 
 NVP = "keras-io examples/generative/real_nvp.py"
 
 
 @program(kind="density", source=NVP, right="local mean", reason="loss")
-def real_nvp(strategy: Any, slip: str | None = None) -> Any:
+def real_nvp(strategy: Any, slip: str | None = None) -> None:
     """log_loss is the mean over the replica's points, which nobody divides by the replicas."""
-    return _real_nvp(strategy, slip, divided=False)
+    _real_nvp(strategy, slip, divided=False)
 
 
-@program(kind="density", source=f"{NVP}, divided by the replicas", slips=SLIPS)
-def real_nvp_divided(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="density", source=f"{NVP}, divided by the replicas", slips=FITS)
+def real_nvp_divided(strategy: Any, slip: str | None = None) -> None:
     """A replica's share of the mean: the shares' gradients add up to one device's."""
-    return _real_nvp(strategy, slip, divided=True)
+    _real_nvp(strategy, slip, divided=True)
 
 
-def _diffusion(strategy: Any, slip: str | None, drawn: bool) -> Any:
+def _diffusion(strategy: Any, slip: str | None, drawn: bool) -> None:
     import keras
     import numpy as np
     import tensorflow as tf
@@ -120,7 +116,6 @@ def _diffusion(strategy: Any, slip: str | None, drawn: bool) -> Any:
         model.compile(keras.optimizers.AdamW(rate(1e-3, strategy, slip), weight_decay=1e-4))
     data = batches(slices({"image": (x - x.mean()) / x.std(), "noise": noise, "time": time}), 16, strategy, slip)
     model.fit(data, callbacks=[dtk.Recorder(), _average(keras, 0.9)], verbose=0)
-    return model.get_weights()
 
 
 def _average(keras: Any, decay: float) -> Any:
@@ -138,12 +133,12 @@ DDIM = "keras-io examples/generative/ddim.py, without normalization"
 
 
 @program(kind="diffusion", source=DDIM)
-def ddim(strategy: Any, slip: str | None = None) -> Any:
+def ddim(strategy: Any, slip: str | None = None) -> None:
     """Its loss is a sum over the pixels, which replicas make up together; noise and times are drawn in each replica."""
-    return _diffusion(strategy, slip, drawn=True)
+    _diffusion(strategy, slip, drawn=True)
 
 
-@program(kind="diffusion", source=f"{DDIM}, noise as data", slips=SLIPS)
-def ddim_of_given_noise(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="diffusion", source=f"{DDIM}, noise as data", slips=FITS)
+def ddim_of_given_noise(strategy: Any, slip: str | None = None) -> None:
     """A loss of many numbers, and moving averages of weights that a callback writes alike on every worker."""
-    return _diffusion(strategy, slip, drawn=False)
+    _diffusion(strategy, slip, drawn=False)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import dtk
 from gallery import program
 from gallery.made_up import images, slices
-from gallery.slips import DATA, batches, rate, scope
+from gallery.slips import FITS, fitted, rate, scope
 
-SLIPS = (*DATA, "not in scope", "learning rate")
 NOISE = 6
 
 
@@ -45,7 +43,7 @@ def _noise(count: int, seed: int, *shape: int) -> Any:
     return np.random.default_rng(seed).standard_normal((count, *shape)).astype("float32")
 
 
-def _dcgan(strategy: Any, slip: str | None, drawn: bool) -> Any:
+def _dcgan(strategy: Any, slip: str | None, drawn: bool) -> None:
     import keras
     import tensorflow as tf
 
@@ -88,23 +86,22 @@ def _dcgan(strategy: Any, slip: str | None, drawn: bool) -> Any:
         optimizers = [keras.optimizers.Adam(rate(1e-3, strategy, slip)) for _ in range(2)]
         model.compile(*optimizers, loss_fn=keras.losses.BinaryCrossentropy(from_logits=True))
     data = slices({"image": x, "first": _noise(128, 1, NOISE), "second": _noise(128, 2, NOISE)})
-    model.fit(batches(data, 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.discriminator.get_weights() + model.generator.get_weights()
+    fitted(model, data, 16, strategy, slip)
 
 
 DCGAN = "keras-io examples/generative/dcgan_overriding_train_step.py"
 
 
 @program(kind="GAN", source=DCGAN)
-def dcgan(strategy: Any, slip: str | None = None) -> Any:
+def dcgan(strategy: Any, slip: str | None = None) -> None:
     """The loss object divides by the replicas, but latent vectors and the labels' noise are drawn in each replica."""
-    return _dcgan(strategy, slip, drawn=True)
+    _dcgan(strategy, slip, drawn=True)
 
 
-@program(kind="GAN", source=f"{DCGAN}, noise as data", slips=SLIPS)
-def dcgan_of_given_noise(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="GAN", source=f"{DCGAN}, noise as data", slips=FITS)
+def dcgan_of_given_noise(strategy: Any, slip: str | None = None) -> None:
     """Two losses of a loss object, two tapes, two optimizers; the latent vectors come with the images."""
-    return _dcgan(strategy, slip, drawn=False)
+    _dcgan(strategy, slip, drawn=False)
 
 
 def _slope(discriminator: Any, pictures: Any) -> Any:
@@ -117,7 +114,7 @@ def _slope(discriminator: Any, pictures: Any) -> Any:
     return tf.sqrt(tf.reduce_sum(tf.square(tape.gradient(decision, pictures)), axis=[1, 2, 3]))
 
 
-def _wgan(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
+def _wgan(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> None:
     import keras
     import tensorflow as tf
 
@@ -165,23 +162,22 @@ def _wgan(strategy: Any, slip: str | None, drawn: bool, divided: bool) -> Any:
         model = WGAN(*_networks(keras))
         model.compile(*(keras.optimizers.Adam(rate(1e-3, strategy, slip), beta_1=0.5, beta_2=0.9) for _ in range(2)))
     data = slices({"image": x, "noise": _noise(96, 1, 3, NOISE), "alpha": _noise(96, 2, 2)})
-    model.fit(batches(data, 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, data, 16, strategy, slip)
 
 
 WGAN = "keras-io examples/generative/wgan_gp.py, without normalization and Dropout"
 
 
 @program(kind="WGAN-GP", source=WGAN, right="local mean", reason="loss")
-def wgan_gp(strategy: Any, slip: str | None = None) -> Any:
+def wgan_gp(strategy: Any, slip: str | None = None) -> None:
     """Critic's, generator's and penalty's means are the replica's own, undivided; noise is drawn besides."""
-    return _wgan(strategy, slip, drawn=True, divided=False)
+    _wgan(strategy, slip, drawn=True, divided=False)
 
 
-@program(kind="WGAN-GP", source=f"{WGAN}, divided by the replicas, noise as data", slips=SLIPS)
-def wgan_gp_of_given_noise(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="WGAN-GP", source=f"{WGAN}, divided by the replicas, noise as data", slips=FITS)
+def wgan_gp_of_given_noise(strategy: Any, slip: str | None = None) -> None:
     """A gradient of a gradient, two updates of the critic and one of the generator a step: each is one device's."""
-    return _wgan(strategy, slip, drawn=False, divided=True)
+    _wgan(strategy, slip, drawn=False, divided=True)
 
 
 def _normalized(keras: Any, last: Any) -> Any:
@@ -190,8 +186,8 @@ def _normalized(keras: Any, last: Any) -> Any:
     return keras.Sequential([keras.Input((8, 8, 1)), first, keras.layers.GroupNormalization(-1), last])
 
 
-@program(kind="GAN", source="keras-io examples/generative/cyclegan.py", slips=SLIPS)
-def cyclegan(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="GAN", source="keras-io examples/generative/cyclegan.py", slips=FITS)
+def cyclegan(strategy: Any, slip: str | None = None) -> None:
     """Four networks, four optimizers, one persistent tape; every loss is a loss object's, and nothing is drawn."""
     import keras
     import tensorflow as tf
@@ -240,5 +236,4 @@ def cyclegan(strategy: Any, slip: str | None = None) -> Any:
     with scope(strategy, slip):
         model = CycleGan()
         model.compile([keras.optimizers.Adam(rate(2e-3, strategy, slip), beta_1=0.5) for _ in range(4)])
-    model.fit(batches(slices(horses, zebras), 8, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(horses, zebras), 8, strategy, slip)

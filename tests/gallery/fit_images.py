@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from training import dealt
+
 import dtk
 from gallery import program
 from gallery.made_up import images, slices
-from gallery.slips import DATA, batches, rate, scope
-
-SLIPS = (*DATA, "not in scope", "learning rate")
+from gallery.slips import FITS, fitted, rate, scope
 
 
-def _convnet(strategy: Any, slip: str | None, dropout: float) -> Any:
+def _convnet(strategy: Any, slip: str | None, dropout: float) -> None:
     import keras
     from keras import layers
 
@@ -29,25 +29,23 @@ def _convnet(strategy: Any, slip: str | None, dropout: float) -> Any:
         ]
         model = keras.Sequential(stack)
         model.compile(keras.optimizers.Adam(rate(0.003, strategy, slip)), "categorical_crossentropy")
-    data = batches(slices(x, keras.utils.to_categorical(y, 4)), 32, strategy, slip)
-    model.fit(data, epochs=1, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x, keras.utils.to_categorical(y, 4)), 32, strategy, slip)
 
 
-@program(kind="classification", source="keras-io examples/vision/mnist_convnet.py, without Dropout", slips=SLIPS)
-def mnist_convnet(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="classification", source="keras-io examples/vision/mnist_convnet.py, without Dropout", slips=FITS)
+def mnist_convnet(strategy: Any, slip: str | None = None) -> None:
     """Every layer and the loss look at one example at a time, and Keras divides its loss by the replicas."""
-    return _convnet(strategy, slip, dropout=0.0)
+    _convnet(strategy, slip, dropout=0.0)
 
 
 @program(kind="classification", source="keras-io examples/vision/mnist_convnet.py")
-def mnist_convnet_dropout(strategy: Any, slip: str | None = None) -> Any:
+def mnist_convnet_dropout(strategy: Any, slip: str | None = None) -> None:
     """Each replica drops other units than one device does for the same examples."""
-    return _convnet(strategy, slip, dropout=0.5)
+    _convnet(strategy, slip, dropout=0.5)
 
 
 @program(kind="classification", source="keras-io examples/vision/image_classification_from_scratch.py")
-def images_from_scratch(strategy: Any, slip: str | None = None) -> Any:
+def images_from_scratch(strategy: Any, slip: str | None = None) -> None:
     """RandomFlip and RandomRotation are layers of the model: each replica turns its images its own way."""
     import keras
     from keras import layers
@@ -67,12 +65,10 @@ def images_from_scratch(strategy: Any, slip: str | None = None) -> Any:
         model = keras.Model(inputs, outputs)
         loss = keras.losses.BinaryCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(rate(3e-3, strategy, slip)), loss)
-    data = batches(slices(x, y.astype("float32")[:, None]), 16, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x, y.astype("float32")[:, None]), 16, strategy, slip)
 
 
-def _unet(strategy: Any, slip: str | None, **normalization: Any) -> Any:
+def _unet(strategy: Any, slip: str | None, **normalization: Any) -> None:
     import keras
     from keras import layers
 
@@ -97,26 +93,24 @@ def _unet(strategy: Any, slip: str | None, **normalization: Any) -> Any:
             before = z = layers.add([z, before])
         model = keras.Model(inputs, layers.Conv2D(3, 3, activation="softmax", padding="same")(z))
         model.compile(keras.optimizers.Adam(rate(1e-3, strategy, slip)), "sparse_categorical_crossentropy")
-    data = batches(slices(x, masks), 16, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x, masks), 16, strategy, slip)
 
 
 @program(kind="segmentation", source="keras-io examples/vision/oxford_pets_image_segmentation.py")
-def pets_unet(strategy: Any, slip: str | None = None) -> Any:
+def pets_unet(strategy: Any, slip: str | None = None) -> None:
     """BatchNormalization takes mean and variance of its replica's images alone."""
-    return _unet(strategy, slip)
+    _unet(strategy, slip)
 
 
 @program(
-    kind="segmentation", source="keras-io examples/vision/oxford_pets_image_segmentation.py, synchronized", slips=SLIPS
+    kind="segmentation", source="keras-io examples/vision/oxford_pets_image_segmentation.py, synchronized", slips=FITS
 )
-def pets_unet_synchronized(strategy: Any, slip: str | None = None) -> Any:
+def pets_unet_synchronized(strategy: Any, slip: str | None = None) -> None:
     """BatchNormalization(synchronized=True) takes mean and variance over all replicas, as one device does."""
-    return _unet(strategy, slip, synchronized=True)
+    _unet(strategy, slip, synchronized=True)
 
 
-def _vision_transformer(strategy: Any, slip: str | None, sparse: bool) -> Any:
+def _vision_transformer(strategy: Any, slip: str | None, sparse: bool) -> None:
     import keras
     from keras import layers, ops
 
@@ -155,27 +149,26 @@ def _vision_transformer(strategy: Any, slip: str | None, sparse: bool) -> Any:
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         accuracy = [keras.metrics.SparseCategoricalAccuracy(), keras.metrics.SparseTopKCategoricalAccuracy(2)]
         model.compile(keras.optimizers.AdamW(rate(1e-3, strategy, slip), weight_decay=1e-4), loss, metrics=accuracy)
-    model.fit(batches(slices(x, y), 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x, y), 32, strategy, slip)
 
 
 VIT = "keras-io examples/vision/image_classification_with_vision_transformer.py, without Dropout"
 
 
 @program(kind="attention", source=VIT, right="sparse gradient", reason="update")
-def vision_transformer(strategy: Any, slip: str | None = None) -> Any:
+def vision_transformer(strategy: Any, slip: str | None = None) -> None:
     """The positions' Embedding has a sparse gradient: a row a position, which replicas lay side by side unadded.
 
     Keras 3's Adam squares each row by itself, and g1² + g2² is not (g1 + g2)². With SGD it would pass, and where each
     row is of one example (an Embedding of words) one device squares the same rows.
     """
-    return _vision_transformer(strategy, slip, sparse=True)
+    _vision_transformer(strategy, slip, sparse=True)
 
 
-@program(kind="attention", source=f"{VIT}, positions a dense weight", slips=SLIPS)
-def vision_transformer_dense(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="attention", source=f"{VIT}, positions a dense weight", slips=FITS)
+def vision_transformer_dense(strategy: Any, slip: str | None = None) -> None:
     """Layers of its own cut and encode patches; attention is within an image, LayerNormalization within a patch."""
-    return _vision_transformer(strategy, slip, sparse=False)
+    _vision_transformer(strategy, slip, sparse=False)
 
 
 @program(
@@ -184,10 +177,9 @@ def vision_transformer_dense(strategy: Any, slip: str | None = None) -> Any:
     right="uneven batch",
     reason="uneven batch",
 )
-def short_batch(strategy: Any, slip: str | None = None) -> Any:
+def short_batch(strategy: Any, slip: str | None = None) -> None:
     """Nobody drops the remainder: of the last five images one replica has three, and `fit` averages the means."""
     import keras
-    import tensorflow as tf
 
     x, y = images(101)
     with scope(strategy, slip):
@@ -195,8 +187,4 @@ def short_batch(strategy: Any, slip: str | None = None) -> Any:
         model = keras.Sequential([*layers, keras.layers.Dense(4)])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss)
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    data = slices(x, y).batch(32).with_options(options)
-    model.fit(data, epochs=2, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    model.fit(dealt((x, y), 32), epochs=2, callbacks=[dtk.Recorder()], verbose=0)

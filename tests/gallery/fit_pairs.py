@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import dtk
 from gallery import program
 from gallery.made_up import images, slices
-from gallery.slips import DATA, batches, rate, scope
-
-SLIPS = (*DATA, "not in scope", "learning rate")
+from gallery.slips import FITS, fitted, rate, scope
 
 
 def _embedding(keras: Any, width: int = 8) -> Any:
@@ -18,7 +15,7 @@ def _embedding(keras: Any, width: int = 8) -> Any:
     return keras.Sequential([*layers, keras.layers.Flatten(), keras.layers.Dense(width, activation="tanh")])
 
 
-def _siamese(strategy: Any, slip: str | None, vector: bool) -> Any:
+def _siamese(strategy: Any, slip: str | None, vector: bool) -> None:
     import keras
     import numpy as np
     from keras import layers, ops
@@ -42,23 +39,22 @@ def _siamese(strategy: Any, slip: str | None, vector: bool) -> Any:
         distance = layers.Lambda(euclidean_distance, output_shape=(1,))([tower(first), tower(second)])
         model = keras.Model([first, second], layers.Dense(1, activation="sigmoid")(distance))
         model.compile(keras.optimizers.RMSprop(rate(1e-3, strategy, slip)), contrastive_loss(1.0))
-    model.fit(batches(slices(pairs, different), 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(pairs, different), 16, strategy, slip)
 
 
 SIAMESE = "keras-io examples/vision/siamese_contrastive.py, without BatchNormalization"
 
 
 @program(kind="siamese", source=SIAMESE, right="local mean", reason="loss")
-def siamese_contrastive(strategy: Any, slip: str | None = None) -> Any:
+def siamese_contrastive(strategy: Any, slip: str | None = None) -> None:
     """The loss function takes the mean itself, and Keras does not divide what is one number already."""
-    return _siamese(strategy, slip, vector=False)
+    _siamese(strategy, slip, vector=False)
 
 
-@program(kind="siamese", source=f"{SIAMESE}, a loss for each pair", slips=SLIPS)
-def siamese_contrastive_each(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="siamese", source=f"{SIAMESE}, a loss for each pair", slips=FITS)
+def siamese_contrastive_each(strategy: Any, slip: str | None = None) -> None:
     """The loss function returns each pair's, and Keras takes the mean and divides it by the replicas."""
-    return _siamese(strategy, slip, vector=True)
+    _siamese(strategy, slip, vector=True)
 
 
 @program(
@@ -67,7 +63,7 @@ def siamese_contrastive_each(strategy: Any, slip: str | None = None) -> Any:
     right="whole batch",
     reason="loss",
 )
-def retrieval_in_batch(strategy: Any, slip: str | None = None) -> Any:
+def retrieval_in_batch(strategy: Any, slip: str | None = None) -> None:
     """The other movies of the batch are each user's wrong answers: 32 on one device, 16 on a replica."""
     import keras
     import numpy as np
@@ -92,6 +88,4 @@ def retrieval_in_batch(strategy: Any, slip: str | None = None) -> Any:
     with scope(strategy, slip):
         model = Retrieval()
         model.compile(keras.optimizers.Adagrad(rate(0.1, strategy, slip)))
-    data = batches(slices({"user": user, "movie": movie}), 32, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices({"user": user, "movie": movie}), 32, strategy, slip)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import dtk
 from gallery import program
 from gallery.made_up import slices, table
-from gallery.slips import DATA, batches, rate, scope
-
-SLIPS = (*DATA, "not in scope", "learning rate")
+from gallery.slips import FITS, fitted, rate, scope
 
 
 def _ratings() -> tuple[Any, Any, Any]:
@@ -23,8 +20,8 @@ def _ratings() -> tuple[Any, Any, Any]:
     return users, movies, (1 / (1 + np.exp(-likes))).astype("float32")
 
 
-@program(kind="recommender", source="keras-io examples/keras_rs/basic_retrieval.py", slips=SLIPS)
-def basic_retrieval(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="recommender", source="keras-io examples/keras_rs/basic_retrieval.py", slips=FITS)
+def basic_retrieval(strategy: Any, slip: str | None = None) -> None:
     """Two towers, labels in a dictionary, and a compute_loss of its own whose loss object divides by the replicas."""
     import keras
     from keras import layers, ops
@@ -53,12 +50,10 @@ def basic_retrieval(strategy: Any, slip: str | None = None) -> Any:
     with scope(strategy, slip):
         model = RetrievalModel(30, 50)
         model.compile(keras.optimizers.Adagrad(rate(0.1, strategy, slip)))
-    data = batches(slices(users, {"movie_id": movies, "rating": ratings}), 32, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(users, {"movie_id": movies, "rating": ratings}), 32, strategy, slip)
 
 
-def _recommender_net(strategy: Any, slip: str | None, contracted: bool) -> Any:
+def _recommender_net(strategy: Any, slip: str | None, contracted: bool) -> None:
     import keras
     import numpy as np
     from keras import layers, ops
@@ -79,32 +74,30 @@ def _recommender_net(strategy: Any, slip: str | None, contracted: bool) -> Any:
     with scope(strategy, slip):
         model = RecommenderNet(30, 50, 8)
         model.compile(keras.optimizers.Adam(rate(0.01, strategy, slip)), keras.losses.BinaryCrossentropy())
-    data = batches(slices(np.stack([users, movies], 1), ratings[:, None]), 32, strategy, slip)
-    model.fit(data, epochs=1, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(np.stack([users, movies], 1), ratings[:, None]), 32, strategy, slip)
 
 
 MOVIES = "keras-io examples/structured_data/collaborative_filtering_movielens.py"
 
 
 @program(kind="recommender", source=MOVIES, right="whole batch", reason="loss")
-def collaborative_filtering(strategy: Any, slip: str | None = None) -> Any:
+def collaborative_filtering(strategy: Any, slip: str | None = None) -> None:
     """tensordot over two axes is one number: the sum of all the batch's products, and a replica has half of them."""
-    return _recommender_net(strategy, slip, contracted=True)
+    _recommender_net(strategy, slip, contracted=True)
 
 
-@program(kind="recommender", source=f"{MOVIES}, a product for each pair", slips=SLIPS)
-def collaborative_filtering_each(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="recommender", source=f"{MOVIES}, a product for each pair", slips=FITS)
+def collaborative_filtering_each(strategy: Any, slip: str | None = None) -> None:
     """Each pair's product is its own. The L2 penalty of the embeddings is divided by the replicas by Keras."""
-    return _recommender_net(strategy, slip, contracted=False)
+    _recommender_net(strategy, slip, contracted=False)
 
 
 @program(
     kind="tabular",
     source="keras-io examples/structured_data/structured_data_classification_from_scratch.py",
-    slips=SLIPS,
+    slips=FITS,
 )
-def heart_disease(strategy: Any, slip: str | None = None) -> Any:
+def heart_disease(strategy: Any, slip: str | None = None) -> None:
     """Named inputs, numbers and strings: Normalization, IntegerLookup and StringLookup are adapted before training."""
     import keras
     import numpy as np
@@ -135,12 +128,11 @@ def heart_disease(strategy: Any, slip: str | None = None) -> Any:
         model.compile(optimizer, "binary_crossentropy", metrics=["accuracy"])
     data = slices({name: values[:, None] for name, values in columns.items()}, ill[:, None])
     data = data.map(lambda row, label: ({**row, "thal": codes(row["thal"])}, label))
-    model.fit(batches(data, 16, strategy, slip), epochs=1, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, data, 16, strategy, slip)
 
 
-@program(kind="tabular", source="TensorFlow tutorial, structured_data/preprocessing_layers", slips=SLIPS)
-def strings_in_the_model(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="tabular", source="TensorFlow tutorial, structured_data/preprocessing_layers", slips=FITS)
+def strings_in_the_model(strategy: Any, slip: str | None = None) -> None:
     """Strings reach the model itself, whose StringLookup and Discretization turn them into categories."""
     import keras
     from keras import layers
@@ -156,12 +148,11 @@ def strings_in_the_model(strategy: Any, slip: str | None = None) -> Any:
         optimizer = keras.optimizers.Adam(rate(0.01, strategy, slip))
         model.compile(optimizer, keras.losses.BinaryCrossentropy(from_logits=True))
     data = slices({name: columns[name][:, None] for name in ("age", "thal")}, ill[:, None])
-    model.fit(batches(data, 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, data, 16, strategy, slip)
 
 
-@program(kind="tabular", source="keras-io examples/structured_data/imbalanced_classification.py", slips=SLIPS)
-def imbalanced_classes(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="tabular", source="keras-io examples/structured_data/imbalanced_classification.py", slips=FITS)
+def imbalanced_classes(strategy: Any, slip: str | None = None) -> None:
     """class_weight multiplies each example's loss; the mean is over examples, not over their weights."""
     import keras
     import numpy as np
@@ -184,6 +175,4 @@ def imbalanced_classes(strategy: Any, slip: str | None = None) -> Any:
         model.compile(keras.optimizers.Adam(rate(0.01, strategy, slip)), "binary_crossentropy", metrics=metrics)
     weights = {0: 1 / (fraud == 0).sum(), 1: 1 / (fraud == 1).sum()}
     weights = {label: float(weight) * 100 for label, weight in weights.items()}
-    data = batches(slices(x, fraud), 32, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], class_weight=weights, verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x, fraud), 32, strategy, slip, class_weight=weights)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import dtk
 from gallery import program
 from gallery.made_up import slices, tokens
-from gallery.slips import DATA, batches, rate, scope
+from gallery.slips import FITS, fitted, rate, scope
 
-SLIPS = (*DATA, "not in scope", "learning rate")
 WORDS = ("the", "a", "film", "plot", "bad", "dull", "poor", "flat", "good", "great", "fine", "sharp", "of", "and")
 
 
-@program(kind="recurrent", source="keras-io examples/nlp/bidirectional_lstm_imdb.py", slips=SLIPS)
-def bidirectional_lstm(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="recurrent", source="keras-io examples/nlp/bidirectional_lstm_imdb.py", slips=FITS)
+def bidirectional_lstm(strategy: Any, slip: str | None = None) -> None:
     """The mask of padding stops each sequence at its own end; the loss has no mask, as one number remains a text."""
     import keras
     import numpy as np
@@ -30,13 +28,11 @@ def bidirectional_lstm(strategy: Any, slip: str | None = None) -> Any:
         model = keras.Model(inputs, layers.Dense(1, activation="sigmoid")(z))
         optimizer = keras.optimizers.Adam(rate(0.01, strategy, slip))
         model.compile(optimizer, "binary_crossentropy", metrics=["accuracy"])
-    data = batches(slices(x, y[:, None]), 32, strategy, slip)
-    model.fit(data, epochs=1, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x, y[:, None]), 32, strategy, slip)
 
 
-@program(kind="translation", source="keras-io examples/nlp/lstm_seq2seq.py", slips=SLIPS)
-def lstm_seq2seq(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="translation", source="keras-io examples/nlp/lstm_seq2seq.py", slips=FITS)
+def lstm_seq2seq(strategy: Any, slip: str | None = None) -> None:
     """Two inputs; the decoder starts from the encoder's states. Padding is a sign like others: there is no mask."""
     import keras
     import numpy as np
@@ -55,11 +51,10 @@ def lstm_seq2seq(strategy: Any, slip: str | None = None) -> Any:
         optimizer = keras.optimizers.RMSprop(rate(0.003, strategy, slip))
         model.compile(optimizer, "categorical_crossentropy", metrics=["accuracy"])
     pairs = slices((one_hot[x], one_hot[y[:, :-1]]), one_hot[y[:, 1:]])
-    model.fit(batches(pairs, 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, pairs, 16, strategy, slip)
 
 
-def _transformer(strategy: Any, slip: str | None, lengths: tuple[int, int], **objects: Any) -> Any:
+def _transformer(strategy: Any, slip: str | None, lengths: tuple[int, int], **objects: Any) -> None:
     """Spanish made of English; each sentence and its translation are padded with 0 to eight words.
 
     Positions are a dense weight: with an Embedding and Adam see `fit_images.vision_transformer`.
@@ -111,33 +106,32 @@ def _transformer(strategy: Any, slip: str | None, lengths: tuple[int, int], **ob
         loss = keras.losses.SparseCategoricalCrossentropy(**objects)
         model.compile(keras.optimizers.Adam(rate(0.005, strategy, slip)), loss, metrics=["accuracy"])
     pairs = slices((x, y[:, :-1]), y[:, 1:])
-    model.fit(batches(pairs, 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, pairs, 16, strategy, slip)
 
 
 NMT = "keras-io examples/nlp/neural_machine_translation_with_transformer.py"
 
 
 @program(kind="translation", source=NMT, right="own mean", reason="loss")
-def transformer_translation(strategy: Any, slip: str | None = None) -> Any:
+def transformer_translation(strategy: Any, slip: str | None = None) -> None:
     """The loss is a mean over the words that are no padding: each replica divides by those of its own sentences."""
-    return _transformer(strategy, slip, lengths=(3, 9), ignore_class=0)
+    _transformer(strategy, slip, lengths=(3, 9), ignore_class=0)
 
 
-@program(kind="translation", source=f"{NMT}, sentences of one length", slips=SLIPS)
-def transformer_translation_full(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="translation", source=f"{NMT}, sentences of one length", slips=FITS)
+def transformer_translation_full(strategy: Any, slip: str | None = None) -> None:
     """Where no sentence is padded, all replicas have equally many words, and the masked mean is a mean."""
-    return _transformer(strategy, slip, lengths=(8, 9), ignore_class=0)
+    _transformer(strategy, slip, lengths=(8, 9), ignore_class=0)
 
 
-@program(kind="translation", source=f"{NMT}, the loss a sum", slips=SLIPS)
-def transformer_translation_sum(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="translation", source=f"{NMT}, the loss a sum", slips=FITS)
+def transformer_translation_sum(strategy: Any, slip: str | None = None) -> None:
     """A sum over the words that are no padding is the same whoever adds it up."""
-    return _transformer(strategy, slip, lengths=(3, 9), ignore_class=0, reduction="sum")
+    _transformer(strategy, slip, lengths=(3, 9), ignore_class=0, reduction="sum")
 
 
-@program(kind="attention", source="keras-io examples/generative/text_generation_with_miniature_gpt.py", slips=SLIPS)
-def miniature_gpt(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="attention", source="keras-io examples/generative/text_generation_with_miniature_gpt.py", slips=FITS)
+def miniature_gpt(strategy: Any, slip: str | None = None) -> None:
     """Causal attention; two outputs, of which only the first has a loss."""
     import keras
     from keras import layers, ops
@@ -165,5 +159,4 @@ def miniature_gpt(strategy: Any, slip: str | None = None) -> Any:
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(rate(0.003, strategy, slip)), [loss, None])
     data = slices(x).map(lambda ids: (ids[:-1], (ids[1:], ids[1:])))
-    model.fit(batches(data, 32, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, data, 32, strategy, slip)

@@ -7,12 +7,10 @@ from typing import Any
 import dtk
 from gallery import program
 from gallery.made_up import images, sequences, slices
-from gallery.slips import DATA, batches, rate, scope
-
-SLIPS = (*DATA, "not in scope", "learning rate")
+from gallery.slips import FITS, batches, fitted, rate, scope
 
 
-def _transfer_learning(strategy: Any, slip: str | None, statistics_frozen: bool) -> Any:
+def _transfer_learning(strategy: Any, slip: str | None, statistics_frozen: bool) -> None:
     import keras
     import numpy as np
     from keras import layers
@@ -39,34 +37,33 @@ def _transfer_learning(strategy: Any, slip: str | None, statistics_frozen: bool)
     with scope(strategy, slip):
         model.compile(keras.optimizers.Adam(rate(1e-3, strategy, slip)), loss, metrics=["binary_accuracy"])
     model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
 
 
 TRANSFER = "keras-io guides/transfer_learning.py"
 
 
 @program(kind="transfer learning", source=TRANSFER)
-def transfer_learning(strategy: Any, slip: str | None = None) -> Any:
+def transfer_learning(strategy: Any, slip: str | None = None) -> None:
     """A frozen base under a new head, then all fine-tuned at a low rate: two fits, each with its own optimizer.
 
     The guide counts on `base(x, training=False)` to keep BatchNormalization as in inference. Keras 3 overrides it in
     `fit`, so that once the base is trainable each replica normalizes by its own examples.
     """
-    return _transfer_learning(strategy, slip, statistics_frozen=False)
+    _transfer_learning(strategy, slip, statistics_frozen=False)
 
 
 @program(
     kind="transfer learning",
     source="keras-io examples/vision/image_classification_efficientnet_fine_tuning.py",
-    slips=SLIPS,
+    slips=FITS,
 )
-def transfer_learning_frozen_statistics(strategy: Any, slip: str | None = None) -> Any:
+def transfer_learning_frozen_statistics(strategy: Any, slip: str | None = None) -> None:
     """BatchNormalization that stays frozen while the rest is fine-tuned runs as in inference."""
-    return _transfer_learning(strategy, slip, statistics_frozen=True)
+    _transfer_learning(strategy, slip, statistics_frozen=True)
 
 
-@program(kind="distillation", source="keras-io examples/vision/knowledge_distillation.py", slips=SLIPS)
-def distillation(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="distillation", source="keras-io examples/vision/knowledge_distillation.py", slips=FITS)
+def distillation(strategy: Any, slip: str | None = None) -> None:
     """A teacher is trained, and a student by a compute_loss of two loss objects, both divided by the replicas."""
     import keras
     from keras import layers, ops
@@ -101,18 +98,16 @@ def distillation(strategy: Any, slip: str | None = None) -> Any:
         teacher = network(12)
         hard = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         teacher.compile(keras.optimizers.Adam(5e-3), hard)
-    teacher.fit(batches(slices(x, y), 16, strategy), epochs=1, callbacks=[dtk.Recorder()], verbose=0)  # right
+    fitted(teacher, slices(x, y), 16, strategy)  # right
     with scope(strategy, slip):
         distiller = Distiller(network(4), teacher)
         optimizer = keras.optimizers.Adam(rate(5e-3, strategy, slip))
         distiller.compile(optimizer, hard, keras.losses.KLDivergence(), alpha=0.1)
-    data = batches(slices(x, y), 16, strategy, slip)
-    distiller.fit(data, epochs=1, callbacks=[dtk.Recorder()], verbose=0)
-    return distiller.get_weights()
+    fitted(distiller, slices(x, y), 16, strategy, slip)
 
 
-@program(kind="recurrent", source="keras-io examples/timeseries/timeseries_weather_forecasting.py", slips=SLIPS)
-def weather_forecast(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="recurrent", source="keras-io examples/timeseries/timeseries_weather_forecasting.py", slips=FITS)
+def weather_forecast(strategy: Any, slip: str | None = None) -> None:
     """An LSTM, validation, ReduceLROnPlateau by its loss, and EarlyStopping by the same."""
     import keras
     from keras import layers
@@ -131,15 +126,14 @@ def weather_forecast(strategy: Any, slip: str | None = None) -> Any:
     train = batches(slices(past[:128], future[:128]), 32, strategy, slip)
     held_out = batches(slices(past[128:], future[128:]), 32, strategy)
     model.fit(train, epochs=4, validation_data=held_out, callbacks=callbacks, verbose=0)
-    return model.get_weights()
 
 
 @program(
     kind="attention",
     source="keras-io examples/timeseries/timeseries_classification_transformer.py, with a schedule",
-    slips=SLIPS,
+    slips=FITS,
 )
-def rates_by_callback(strategy: Any, slip: str | None = None) -> Any:
+def rates_by_callback(strategy: Any, slip: str | None = None) -> None:
     """A warm-up by a schedule of its own, then a rate that a LearningRateScheduler sets at each epoch's begin."""
     import keras
     from keras import layers
@@ -167,10 +161,9 @@ def rates_by_callback(strategy: Any, slip: str | None = None) -> Any:
         model.compile(keras.optimizers.Adam(), "sparse_categorical_crossentropy")
     schedule = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.01 * 0.5**epoch)
     model.fit(data, epochs=2, callbacks=[schedule, dtk.Recorder()], verbose=0)
-    return model.get_weights()
 
 
-def _clipped(strategy: Any, slip: str | None, **clip: float) -> Any:
+def _clipped(strategy: Any, slip: str | None, **clip: float) -> None:
     import keras
     import numpy as np
     from keras import layers
@@ -182,27 +175,25 @@ def _clipped(strategy: Any, slip: str | None, **clip: float) -> Any:
         model = keras.Sequential([*first, layers.Dense(4)])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.SGD(rate(0.5, strategy, slip), **clip), loss)
-    data = batches(slices(symbols[:, :-1], symbols[:, 1:]), 16, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(symbols[:, :-1], symbols[:, 1:]), 16, strategy, slip)
 
 
 CHARACTERS = "TensorFlow tutorial, text/text_generation"
 
 
 @program(kind="recurrent", source=f"{CHARACTERS}, with global_clipnorm", right="clipping", reason="update")
-def clipped_characters(strategy: Any, slip: str | None = None) -> Any:
+def clipped_characters(strategy: Any, slip: str | None = None) -> None:
     """Keras 3 clips each replica's gradient before the sum: what one device clips once, replicas clip apart."""
-    return _clipped(strategy, slip, global_clipnorm=0.05)
+    _clipped(strategy, slip, global_clipnorm=0.05)
 
 
-@program(kind="recurrent", source=f"{CHARACTERS}, with a clipnorm that is never reached", slips=SLIPS)
-def characters_below_the_clip(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="recurrent", source=f"{CHARACTERS}, with a clipnorm that is never reached", slips=FITS)
+def characters_below_the_clip(strategy: Any, slip: str | None = None) -> None:
     """A norm above every gradient's clips nothing, in a replica as on one device."""
-    return _clipped(strategy, slip, clipnorm=50.0)
+    _clipped(strategy, slip, clipnorm=50.0)
 
 
-def _mixed_up(strategy: Any, slip: str | None, seeded: bool) -> Any:
+def _mixed_up(strategy: Any, slip: str | None, seeded: bool) -> None:
     import keras
     import numpy as np
     import tensorflow as tf
@@ -225,28 +216,26 @@ def _mixed_up(strategy: Any, slip: str | None, seeded: bool) -> Any:
         model = keras.Sequential([*stack, layers.Dense(4, activation="softmax")])
         model.compile(keras.optimizers.Adam(rate(0.003, strategy, slip)), "categorical_crossentropy")
     pairs = tf.data.Dataset.zip((slices(np.arange(128)), slices(x, labels), slices(x[::-1], labels[::-1])))
-    data = batches(pairs.map(mixed, num_parallel_calls=2), 16, strategy, slip)
-    model.fit(data, callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, pairs.map(mixed, num_parallel_calls=2), 16, strategy, slip)
 
 
 MIXUP = "keras-io examples/vision/mixup.py, by the pair"
 
 
 @program(kind="classification", source=MIXUP, right="not reproducible")
-def mixup(strategy: Any, slip: str | None = None) -> Any:
+def mixup(strategy: Any, slip: str | None = None) -> None:
     """The pipeline draws how much of each example, by NumPy and without a seed: every process draws other numbers."""
-    return _mixed_up(strategy, slip, seeded=False)
+    _mixed_up(strategy, slip, seeded=False)
 
 
-@program(kind="classification", source=f"{MIXUP}, a seed for each pair", slips=SLIPS)
-def mixup_seeded(strategy: Any, slip: str | None = None) -> Any:
+@program(kind="classification", source=f"{MIXUP}, a seed for each pair", slips=FITS)
+def mixup_seeded(strategy: Any, slip: str | None = None) -> None:
     """What is drawn depends on the pair's number alone, so every process draws the same for it."""
-    return _mixed_up(strategy, slip, seeded=True)
+    _mixed_up(strategy, slip, seeded=True)
 
 
 @program(kind="classification", source="TensorFlow guide, mixed precision, with bfloat16")
-def mixed_precision(strategy: Any, slip: str | None = None) -> Any:
+def mixed_precision(strategy: Any, slip: str | None = None) -> None:
     """bfloat16 has eight bits: a replica's gradient, a sum over its examples, is rounded to them before it is added."""
     import keras
     from keras import layers
@@ -260,5 +249,4 @@ def mixed_precision(strategy: Any, slip: str | None = None) -> Any:
         ]
         model = keras.Sequential([*stack, layers.Dense(4, activation="softmax", dtype="float32")])
         model.compile(keras.optimizers.SGD(rate(0.05, strategy, slip)), "sparse_categorical_crossentropy")
-    model.fit(batches(slices(x, y), 16, strategy, slip), callbacks=[dtk.Recorder()], verbose=0)
-    return model.get_weights()
+    fitted(model, slices(x, y), 16, strategy, slip)

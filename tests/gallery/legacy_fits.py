@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, batches, rate, scope
+from gallery.made_up import slices
+from gallery.slips import FITS, batches, fitted, rate, scope
 
 BATCH = 16
-FITS = (*DATA, "learning rate", "not in scope")
 
 
 def houses(count=128):
@@ -18,12 +18,6 @@ def houses(count=128):
     x = rng.normal(size=(count, 9)).astype("float32")
     price = x[:, 0] + 0.5 * x[:, 1] * x[:, 2] + rng.normal(0, 0.1, count)
     return x, price[:, None].astype("float32"), np.digitize(price, [-0.5, 0.5]).astype("int64")
-
-
-def data(arrays, strategy, slip):
-    import tensorflow as tf
-
-    return batches(tf.data.Dataset.from_tensor_slices(arrays), BATCH, strategy, slip)
 
 
 @program(kind="tf_keras", source="TensorFlow tutorial keras/classification", start={"keras": 2}, slips=FITS)
@@ -45,7 +39,7 @@ def legacy_classification(strategy, slip=None):
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )
-    model.fit(data((x, kind), strategy, slip), epochs=2, verbose=0, callbacks=[dtk.Recorder()])
+    fitted(model, slices(x, kind), BATCH, strategy, slip, epochs=2)
 
 
 @program(
@@ -72,7 +66,8 @@ def legacy_train_step(strategy, slip=None):
         hidden = tf.keras.layers.Dense(12, activation="tanh")(inputs)
         model = CustomModel(inputs, tf.keras.layers.Dense(1)(hidden))
         model.compile(tf.keras.optimizers.RMSprop(rate(0.005, strategy, slip)), loss="mse", metrics=["mae"])
-    model.fit(data((x, price), strategy, slip).filter(lambda *_: True), epochs=2, verbose=0, callbacks=[dtk.Recorder()])
+    data = batches(slices(x, price), BATCH, strategy, slip).filter(lambda *_: True)
+    model.fit(data, epochs=2, verbose=0, callbacks=[dtk.Recorder()])
 
 
 @program(
@@ -103,11 +98,10 @@ def legacy_add_loss(strategy, slip=None):
         model = tf.keras.Model([inputs, target], outputs)
         model.add_loss(tf.reduce_mean(tf.square(outputs - target)))
         model.compile(tf.keras.optimizers.Adam(rate(0.01, strategy, slip)))
-    arrays = ({"house": x, "price": price},)
-    model.fit(data(arrays, strategy, slip), verbose=0, callbacks=[dtk.Recorder()])
+    fitted(model, slices(({"house": x, "price": price},)), BATCH, strategy, slip)
 
 
-def fitted(strategy, slip, layers, optimizer):
+def priced(strategy, slip, layers, optimizer):
     """A price by `layers(keras)` between the input and the output."""
     import tensorflow as tf
 
@@ -115,7 +109,7 @@ def fitted(strategy, slip, layers, optimizer):
     with scope(strategy, slip):
         model = tf.keras.Sequential([tf.keras.Input((9,)), *layers(tf.keras), tf.keras.layers.Dense(1)])
         model.compile(optimizer(tf.keras), loss=tf.keras.losses.Huber())
-    model.fit(data((x, price), strategy, slip), verbose=0, callbacks=[dtk.Recorder()])
+    fitted(model, slices(x, price), BATCH, strategy, slip)
 
 
 @program(
@@ -127,7 +121,7 @@ def legacy_batch_norm(strategy, slip=None):
     def layers(keras):
         return [keras.layers.Dense(12), keras.layers.BatchNormalization(), keras.layers.Activation("tanh")]
 
-    fitted(strategy, slip, layers, lambda keras: keras.optimizers.SGD(0.05))
+    priced(strategy, slip, layers, lambda keras: keras.optimizers.SGD(0.05))
 
 
 @program(
@@ -144,7 +138,7 @@ def legacy_frozen_base(strategy, slip=None):
         base.trainable = False
         return [base, keras.layers.Dense(8, activation="tanh")]
 
-    fitted(strategy, slip, layers, lambda keras: keras.optimizers.Adam(rate(0.01, strategy, slip)))
+    priced(strategy, slip, layers, lambda keras: keras.optimizers.Adam(rate(0.01, strategy, slip)))
 
 
 @program(
@@ -159,4 +153,4 @@ def legacy_clipped_by_the_optimizer(strategy, slip=None):
     def layers(keras):
         return [keras.layers.Dense(12, activation="tanh")]
 
-    fitted(strategy, slip, layers, lambda keras: keras.optimizers.SGD(rate(0.1, strategy, slip), clipnorm=0.1))
+    priced(strategy, slip, layers, lambda keras: keras.optimizers.SGD(rate(0.1, strategy, slip), clipnorm=0.1))

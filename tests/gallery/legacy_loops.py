@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, penalized, rate, scope
+from gallery.slips import LOOPS, average, distributed, penalized, rate, scope
 
 BATCH = 16
-EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
 
 
 def series(count=128):
@@ -55,7 +54,7 @@ def forecasting(strategy, slip, optimizer, share, normalized=False):
     kind="tf_keras",
     source="TensorFlow tutorial distribute/custom_training (2.8), Keras 2's legacy optimizer",
     start={"keras": 2},
-    slips=(*EVERY, "regularisation"),
+    slips=(*LOOPS, "regularisation"),
 )
 def legacy_loop(strategy, slip=None):
     """Right: losses by the global batch, the penalty by the replicas; the optimizer adds the gradients up."""
@@ -70,7 +69,7 @@ def legacy_loop(strategy, slip=None):
     kind="tf_keras",
     source="TensorFlow tutorial distribute/custom_training (2.12), Keras 2's new optimizer with global_clipnorm",
     start={"keras": 2},
-    slips=EVERY,
+    slips=LOOPS,
 )
 def legacy_loop_clipped(strategy, slip=None):
     """Right: tf_keras's optimizer clips after the all-reduce, with all gradients in one norm."""

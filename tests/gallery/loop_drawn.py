@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dtk
+from training import dealt
+
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
+from gallery.made_up import dense
+from gallery.slips import LOOPS, average, distributed, looped, rate, scope
 
 BATCH = 16
-EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
 
 
 def stripes(count=128):
@@ -25,12 +26,7 @@ def variational(strategy, slip, drawn):
     import tensorflow as tf
 
     with scope(strategy, slip):
-        encoder = keras.Sequential(
-            [keras.layers.Input((16,)), keras.layers.Dense(12, activation="softplus"), keras.layers.Dense(4)]
-        )
-        decoder = keras.Sequential(
-            [keras.layers.Input((2,)), keras.layers.Dense(12, activation="softplus"), keras.layers.Dense(16)]
-        )
+        encoder, decoder = dense(16, 12, 4, activation="softplus"), dense(2, 12, 16, activation="softplus")
         optimizer = keras.optimizers.Adam(rate(3e-3, strategy, slip))
     variables = encoder.trainable_variables + decoder.trainable_variables
 
@@ -61,7 +57,7 @@ def autoencoder_that_draws(strategy, slip=None):
     variational(strategy, slip, drawn=True)
 
 
-@program(kind="loop", source="TensorFlow tutorial generative/cvae, dense, its noise in the data", slips=EVERY)
+@program(kind="loop", source="TensorFlow tutorial generative/cvae, dense, its noise in the data", slips=LOOPS)
 def autoencoder_with_given_noise(strategy, slip=None):
     """Right: each example's noise comes with it."""
     variational(strategy, slip, drawn=False)
@@ -111,15 +107,7 @@ def actor_critic(strategy, slip, axes):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs, epoch):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=model, epoch=epoch)
-
-    dataset = distributed(episodes(), BATCH, strategy, slip)
-    for epoch in (1, 2):
-        for inputs in dataset:
-            step(inputs, tf.constant(epoch))
+    looped(train_step, model, distributed(episodes(), BATCH, strategy, slip), strategy, epochs=2)
 
 
 @program(
@@ -134,7 +122,7 @@ def returns_standardized_over_the_batch(strategy, slip=None):
 
 
 @program(
-    kind="loop", source="TensorFlow tutorial reinforcement_learning/actor_critic, on recorded episodes", slips=EVERY
+    kind="loop", source="TensorFlow tutorial reinforcement_learning/actor_critic, on recorded episodes", slips=LOOPS
 )
 def returns_standardized_by_episode(strategy, slip=None):
     """Right: an episode's returns are standardized by that episode alone, as the tutorial has it."""
@@ -150,13 +138,8 @@ def with_a_short_batch(strategy, slip, share):
     rng = np.random.default_rng(101)
     kinds = rng.integers(0, 3, 105)
     flowers = (np.eye(3, 4)[kinds] * 1.5 + rng.normal(0, 0.5, (105, 4))).astype("float32")
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    dataset = tf.data.Dataset.from_tensor_slices((flowers, kinds)).batch(BATCH).with_options(options)
     with scope(strategy, slip):
-        model = keras.Sequential(
-            [keras.layers.Input((4,)), keras.layers.Dense(10, activation="tanh"), keras.layers.Dense(3)]
-        )
+        model = dense(4, 10, 3)
         optimizer = keras.optimizers.SGD(rate(0.1, strategy, slip))
         optimizer.build(model.trainable_variables)
 
@@ -169,14 +152,8 @@ def with_a_short_batch(strategy, slip, share):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs, epoch):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=model, epoch=epoch)
-
-    for epoch in (1, 2):
-        for inputs in strategy.experimental_distribute_dataset(dataset):
-            step(inputs, tf.constant(epoch))
+    dataset = strategy.experimental_distribute_dataset(dealt((flowers, kinds), BATCH))
+    looped(train_step, model, dataset, strategy, epochs=2)
 
 
 @program(

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
+from gallery.made_up import dense, rings
+from gallery.slips import LOOPS, average, distributed, looped, rate, scope
 
 BATCH, NOISE = 16, 6
-EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
-
-
-def rings(count=128):
-    """Points near the unit circle, and noise for each: `(count, 2)`, `(count, NOISE)`."""
-    import numpy as np
-
-    rng = np.random.default_rng(11)
-    angles = rng.uniform(0, 2 * np.pi, count)
-    points = np.stack([np.cos(angles), np.sin(angles)], axis=1) + rng.normal(0, 0.05, (count, 2))
-    return points.astype("float32"), rng.normal(size=(count, NOISE)).astype("float32")
 
 
 def make_generator_model(normalized=False):
@@ -27,21 +17,13 @@ def make_generator_model(normalized=False):
     return keras.Sequential([*layers, keras.layers.LeakyReLU(negative_slope=0.3), keras.layers.Dense(2)])
 
 
-def make_discriminator_model():
-    import keras
-
-    return keras.Sequential(
-        [keras.layers.Input((2,)), keras.layers.Dense(12, activation="tanh"), keras.layers.Dense(1)]
-    )
-
-
 def dcgan(strategy, slip, drawn=False, normalized=False):
     """The tutorial's step with both losses divided by the global batch; drawn: the noise is drawn in the step."""
     import keras
     import tensorflow as tf
 
     with scope(strategy, slip):
-        generator, discriminator = make_generator_model(normalized), make_discriminator_model()
+        generator, discriminator = make_generator_model(normalized), dense(2, 12, 1)
         generator_optimizer = keras.optimizers.Adam(rate(2e-3, strategy, slip), beta_1=0.5)
         discriminator_optimizer = keras.optimizers.Adam(rate(2e-3, strategy, slip), beta_1=0.5)
         cross_entropy = keras.losses.BinaryCrossentropy(from_logits=True, reduction="none")
@@ -66,7 +48,7 @@ def dcgan(strategy, slip, drawn=False, normalized=False):
     looped(
         train_step,
         {"generator": generator, "discriminator": discriminator},
-        distributed(rings(), BATCH, strategy, slip),
+        distributed(rings(128), BATCH, strategy, slip),
         strategy,
     )
 
@@ -77,7 +59,7 @@ def dcgan_noise_drawn_in_the_step(strategy, slip=None):
     dcgan(strategy, slip, drawn=True)
 
 
-@program(kind="loop", source="TensorFlow tutorial generative/dcgan, its noise in the data", slips=EVERY)
+@program(kind="loop", source="TensorFlow tutorial generative/dcgan, its noise in the data", slips=LOOPS)
 def dcgan_noise_as_data(strategy, slip=None):
     """Right: the noise of each example comes with it, whichever replica has it."""
     dcgan(strategy, slip)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, penalized, rate, scope
+from gallery.slips import DATA, LOOPS, average, distributed, looped, penalized, rate, scope
 
 BATCH = 16
-EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
 
 
 def images(count=128):
@@ -23,7 +22,7 @@ def images(count=128):
     return pictures, labels
 
 
-@program(kind="loop", source="TensorFlow tutorial distribute/custom_training", slips=(*EVERY, "regularisation"))
+@program(kind="loop", source="TensorFlow tutorial distribute/custom_training", slips=(*LOOPS, "regularisation"))
 def distribute_custom_training(strategy, slip=None):
     """Right: the sum of the losses is divided by the global batch, the penalty by the number of replicas."""
     import keras
@@ -61,13 +60,11 @@ def distribute_custom_training(strategy, slip=None):
         dtk.record_step(losses, batch=inputs, model=model)
         return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
-    total = 0.0
     for inputs in distributed(images(), BATCH, strategy, slip, shuffled=3):
-        total += distributed_train_step(inputs)
-    return float(total)
+        distributed_train_step(inputs)
 
 
-@program(kind="loop", source="TensorFlow tutorial distribute/multi_worker_with_ctl", slips=EVERY)
+@program(kind="loop", source="TensorFlow tutorial distribute/multi_worker_with_ctl", slips=LOOPS)
 def multi_worker_ctl(strategy, slip=None):
     """The step takes its batch from an iterator itself. Right: its shares are divided by the global batch."""
     import keras
@@ -104,7 +101,7 @@ def multi_worker_ctl(strategy, slip=None):
 
 
 @program(
-    kind="loop", source="TensorFlow tutorial distribute/custom_training, iterating inside a tf.function", slips=EVERY
+    kind="loop", source="TensorFlow tutorial distribute/custom_training, iterating inside a tf.function", slips=LOOPS
 )
 def epoch_in_one_function(strategy, slip=None):
     """The graph holds the loop over the batches. Right: as the loop outside of it."""
@@ -220,13 +217,7 @@ def quickstart(strategy, slip, synchronized=None):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    @tf.function
-    def step(inputs):
-        losses = strategy.run(train_step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=model)
-
-    for inputs in distributed(images(), BATCH, strategy, slip, shuffled=3):
-        step(inputs)
+    looped(train_step, model, distributed(images(), BATCH, strategy, slip, shuffled=3), strategy)
 
 
 @program(
@@ -246,7 +237,7 @@ def quickstart_batch_norm(strategy, slip=None):
     quickstart(strategy, slip, synchronized=False)
 
 
-@program(kind="loop", source="TensorFlow tutorial quickstart/advanced, with synchronized batch norm", slips=EVERY)
+@program(kind="loop", source="TensorFlow tutorial quickstart/advanced, with synchronized batch norm", slips=LOOPS)
 def quickstart_synchronized(strategy, slip=None):
     """Right: the layer's mean and variance are all replicas' together."""
     quickstart(strategy, slip, synchronized=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
+from gallery.made_up import dense
+from gallery.slips import LOOPS, average, distributed, looped, rate, scope
 
 BATCH = 16
-EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
 
 
 def clusters(count=128, views=1, features=6, seed=21):
@@ -20,28 +20,13 @@ def clusters(count=128, views=1, features=6, seed=21):
     return [(centers[labels] + rng.normal(0, 0.5, (count, features))).astype("float32") for _ in range(views)], labels
 
 
-def dense(inputs, *widths):
-    """A small network of `tanh` layers."""
-    import keras
-
-    *hidden, last = widths
-    layers = [keras.layers.Dense(width, activation="tanh") for width in hidden]
-    return keras.Sequential([keras.layers.Input((inputs,)), *layers, keras.layers.Dense(last)])
-
-
 def siamese(strategy, slip, biased):
     """One network embeds a triplet; biased: its last layer has a bias, which no distance depends on."""
     import keras
     import tensorflow as tf
 
     with scope(strategy, slip):
-        embedding = keras.Sequential(
-            [
-                keras.layers.Input((6,)),
-                keras.layers.Dense(12, activation="tanh"),
-                keras.layers.Dense(4, use_bias=biased),
-            ]
-        )
+        embedding = dense(6, 12, 4, biased=biased)
         optimizer = keras.optimizers.Adam(rate(3e-3, strategy, slip))
 
     @tf.function
@@ -60,7 +45,7 @@ def siamese(strategy, slip, biased):
         dtk.record_step(losses, batch=batch, model=embedding, step=optimizer.iterations.numpy())
 
 
-@program(kind="loop", source="keras.io example vision/siamese_network, as a loop", slips=EVERY)
+@program(kind="loop", source="keras.io example vision/siamese_network, as a loop", slips=LOOPS)
 def triplets_in_a_loop(strategy, slip=None):
     """Right: a triplet's loss needs its own three parts and no other example."""
     siamese(strategy, slip, biased=False)
@@ -74,7 +59,7 @@ def siamese_with_a_useless_bias(strategy, slip=None):
     siamese(strategy, slip, biased=True)
 
 
-@program(kind="loop", source="TensorFlow tutorial text/word2vec, as a loop", slips=EVERY)
+@program(kind="loop", source="TensorFlow tutorial text/word2vec, as a loop", slips=LOOPS)
 def skip_grams(strategy, slip=None):
     """Right: the negatives of a word were drawn when the data were made. Gradients of embeddings are sparse."""
     import keras
@@ -148,7 +133,7 @@ def two_towers_in_batch_negatives(strategy, slip=None):
     two_towers(strategy, slip, gathered=False)
 
 
-@program(kind="loop", source="TensorFlow Recommenders tutorial basic_retrieval, candidates gathered", slips=EVERY)
+@program(kind="loop", source="TensorFlow Recommenders tutorial basic_retrieval, candidates gathered", slips=LOOPS)
 def two_towers_gathered(strategy, slip=None):
     """Right: each replica scores its queries against the candidates of all, and gradients find their way back."""
     two_towers(strategy, slip, gathered=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dtk
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, distributed, looped, rate, scope
+from gallery.made_up import dense
+from gallery.slips import LOOPS, average, distributed, looped, rate, scope
 
 BATCH = 16
-EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
 
 
 def line(count=128):
@@ -19,7 +19,7 @@ def line(count=128):
     return x.astype("float32"), (3 * x + 2 + rng.normal(0, 0.5, (count, 1))).astype("float32")
 
 
-@program(kind="loop", source="TensorFlow guide basic_training_loops, its step given to strategy.run", slips=EVERY)
+@program(kind="loop", source="TensorFlow guide basic_training_loops, its step given to strategy.run", slips=LOOPS)
 def line_by_hand(strategy, slip=None):
     """Eager, on raw variables. Right: each replica applies the sum of all replicas' gradients itself."""
     import tensorflow as tf
@@ -53,7 +53,7 @@ def line_by_hand(strategy, slip=None):
             dtk.record_step(losses, batch=batch, model=model, epoch=epoch + 1)
 
 
-@program(kind="loop", source="TensorFlow guide distributed_training, aggregation of variables", slips=EVERY)
+@program(kind="loop", source="TensorFlow guide distributed_training, aggregation of variables", slips=LOOPS)
 def line_summed_by_its_variables(strategy, slip=None):
     """Right: a variable with aggregation SUM adds up what all replicas assign to it."""
     import tensorflow as tf
@@ -116,7 +116,7 @@ def layers_and_adam():
     return MLP, Adam
 
 
-@program(kind="loop", source="TensorFlow guide core/mlp_core: layers and Adam from scratch", slips=EVERY)
+@program(kind="loop", source="TensorFlow guide core/mlp_core: layers and Adam from scratch", slips=LOOPS)
 def mlp_from_scratch(strategy, slip=None):
     """Right: moments and weights are made of the gradients' sum, so all replicas hold the same."""
     import tensorflow as tf
@@ -136,7 +136,7 @@ def mlp_from_scratch(strategy, slip=None):
     looped(train, mlp, distributed(line(), BATCH, strategy, slip), strategy)
 
 
-@program(kind="loop", source="DeepXDE and keras.io-style PINNs: a damped oscillator, u'' + u' + 4u = 0", slips=EVERY)
+@program(kind="loop", source="DeepXDE and keras.io-style PINNs: a damped oscillator, u'' + u' + 4u = 0", slips=LOOPS)
 def physics_informed(strategy, slip=None):
     """Right: the equation's residual, from the network's second derivative, is a number for each point. The losses at
     the start of time don't depend on the batch: each replica has its share of them.
@@ -146,9 +146,7 @@ def physics_informed(strategy, slip=None):
     import tensorflow as tf
 
     with scope(strategy, slip):
-        network = keras.Sequential(
-            [keras.layers.Input((1,)), keras.layers.Dense(16, activation="tanh"), keras.layers.Dense(1)]
-        )
+        network = dense(1, 16, 1)
         optimizer = keras.optimizers.Adam(rate(5e-3, strategy, slip))
 
     def motion(t):
@@ -175,7 +173,7 @@ def physics_informed(strategy, slip=None):
     looped(train, network, distributed(times, BATCH, strategy, slip), strategy)
 
 
-@program(kind="loop", source="Kendall, Gal, Cipolla: multi-task learning by uncertainty, a loop", slips=EVERY)
+@program(kind="loop", source="Kendall, Gal, Cipolla: multi-task learning by uncertainty, a loop", slips=LOOPS)
 def two_tasks_weighed_by_uncertainty(strategy, slip=None):
     """Right: a class and a number from one body. The log variances, raw variables that Keras's optimizer trains with
     the model's weights, stand in each example's loss.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from gallery import program
-from gallery.slips import DATA, LOOP, SHARE, average, clipped, distributed, looped, rate, scope
+from gallery.slips import DATA, LOOPS, average, clipped, distributed, looped, rate, scope
 
 BATCH, WORDS, LENGTH = 16, 12, 6
-EVERY = (*DATA, *SHARE, *LOOP, "learning rate")
 
 
 def sentences(count=128):
@@ -97,7 +96,7 @@ def translation_as_published(strategy, slip=None):
     translation(strategy, slip, lambda each, mask: tf.reduce_mean(each * mask))
 
 
-@program(kind="loop", source="TensorFlow tutorial text/nmt_with_attention, its loss divided rightly", slips=EVERY)
+@program(kind="loop", source="TensorFlow tutorial text/nmt_with_attention, its loss divided rightly", slips=LOOPS)
 def translation_divided_by_the_global_batch(strategy, slip=None):
     """Right: padding has no loss, and what is left is divided by the global batch."""
     translation(strategy, slip, lambda each, mask: average(each * mask, BATCH, strategy, slip))
@@ -202,7 +201,7 @@ def characters_clipped_by_the_optimizer(strategy, slip=None):
 @program(
     kind="loop",
     source="TensorFlow tutorial text/text_generation, custom training, clipped after an all-reduce",
-    slips=(*EVERY, "clipping"),
+    slips=(*LOOPS, "clipping"),
 )
 def characters_clipped_together(strategy, slip=None):
     """Right: gradients are added up before they are clipped, and the optimizer adds up N equal Nths of that."""

@@ -1,4 +1,4 @@
-"""Data that the programs train on: a few kB from a fixed seed, made by NumPy, with something in it to be learned."""
+"""What programs train: data of a few kB from a fixed seed, with something in it to be learned, and a plain network."""
 
 from __future__ import annotations
 
@@ -49,6 +49,25 @@ def table(count: int, seed: int = 0) -> tuple[dict[str, Any], Any]:
     risk = (age - 55) / 10 + (pressure - 130) / 20 + pain - 2.5 + 2 * (thal == "fixed") + rng.standard_normal(count)
     columns = {"age": age.astype("float32"), "pressure": pressure.astype("float32"), "sex": sex, "pain": pain}
     return {**columns, "thal": thal}, (risk > 0.7).astype("float32")
+
+
+def rings(count: int, noises: int = 1, width: int = 6) -> tuple[Any, ...]:
+    """Points near the unit circle, `(count, 2)`, and so many times noise for each, `(count, width)`."""
+    import numpy as np
+
+    rng = np.random.default_rng(11)
+    angles = rng.uniform(0, 2 * np.pi, count)
+    points = np.stack([np.cos(angles), np.sin(angles)], axis=1) + rng.normal(0, 0.05, (count, 2))
+    return tuple(each.astype("float32") for each in (points, *rng.normal(size=(noises, count, width))))
+
+
+def dense(inputs: int, *widths: int, activation: str = "tanh", biased: bool = True) -> Any:
+    """A network of dense layers; biased: whether the last of them, which has no activation, has a bias."""
+    import keras
+
+    *hidden, last = widths
+    layers = [keras.layers.Dense(width, activation=activation) for width in hidden]
+    return keras.Sequential([keras.layers.Input((inputs,)), *layers, keras.layers.Dense(last, use_bias=biased)])
 
 
 def slices(*arrays: Any) -> Any:

@@ -10,12 +10,16 @@ import contextlib
 import os
 from typing import Any
 
+from training import sharded
+
 import dtk
 
 # What fits where a program uses which helper.
 DATA = ("sharding off", "global batch", "steps", "order")  # batches()
 SHARE = ("local mean", "divided twice")  # average()
-LOOP = ("not divided",)  # average(), where the baseline divides
+# Of a program that calls fit, and of a loop, where average() may also be left out: the baseline divides.
+FITS = (*DATA, "not in scope", "learning rate")
+LOOPS = (*DATA, *SHARE, "not divided", "learning rate")
 
 
 def scope(strategy: Any, slip: str | None) -> Any:
@@ -30,10 +34,7 @@ def batches(dataset: Any, batch: int, strategy: Any, slip: str | None = None) ->
     "sharding off" (every worker reads all), "order" (shuffled without a seed that the workers share: only with
     a baseline's own order is it the same).
     """
-    import tensorflow as tf
-
     n = strategy.num_replicas_in_sync
-    policies = tf.data.experimental.AutoShardPolicy
     if slip == "order" and n > 1:
         dataset = dataset.shuffle(10_000, seed=n)
     if slip == "steps" and n > 1:
@@ -41,9 +42,12 @@ def batches(dataset: Any, batch: int, strategy: Any, slip: str | None = None) ->
     if steps := int(os.environ.get("GALLERY_STEPS", 0)):  # as long an epoch
         dataset = dataset.repeat().take(steps * batch + batch * (slip == "steps" and n > 1))
     size = batch * n if slip == "global batch" else batch
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = policies.OFF if slip == "sharding off" else policies.DATA
-    return dataset.batch(size, drop_remainder=True).with_options(options)
+    return sharded(dataset.batch(size, drop_remainder=True), "OFF" if slip == "sharding off" else "DATA")
+
+
+def fitted(model: Any, dataset: Any, batch: int, strategy: Any, slip: str | None = None, **more: Any) -> None:
+    """Trains by fit on the dataset in global batches, recorded; more: of fit's arguments."""
+    model.fit(batches(dataset, batch, strategy, slip), callbacks=[dtk.Recorder()], verbose=0, **more)
 
 
 def distributed(arrays: Any, batch: int, strategy: Any, slip: str | None = None, shuffled: int | None = None) -> Any:
@@ -55,17 +59,18 @@ def distributed(arrays: Any, batch: int, strategy: Any, slip: str | None = None,
     return strategy.experimental_distribute_dataset(batches(dataset, batch, strategy, slip))
 
 
-def looped(step: Any, model: Any, dataset: Any, strategy: Any) -> None:
-    """Has all replicas make the step for each batch, in a graph, and records it."""
+def looped(step: Any, model: Any, dataset: Any, strategy: Any, epochs: int = 1) -> None:
+    """Has all replicas make the step for each batch, in a graph, and records it; of several epochs with its number."""
     import tensorflow as tf
 
     @tf.function
-    def whole(inputs: Any) -> None:
+    def whole(inputs: Any, epoch: Any) -> None:
         losses = strategy.run(step, args=(inputs,))
-        dtk.record_step(losses, batch=inputs, model=model)
+        dtk.record_step(losses, batch=inputs, model=model, epoch=epoch)
 
-    for inputs in dataset:
-        whole(inputs)
+    for number in range(1, epochs + 1):
+        for inputs in dataset:
+            whole(inputs, tf.constant(number) if epochs > 1 else None)
 
 
 def average(per_example: Any, batch: int, strategy: Any, slip: str | None = None) -> Any:
