@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from starting import nightly
 from training import dealt
 
 import dtk
@@ -104,23 +105,20 @@ def whole_epoch(strategy):
 
 
 # Lesson 05 has the slow two.
-LOOPS = [*(pytest.param(each, marks=pytest.mark.slow) for each in (step_by_step, inside)), iterator, whole_epoch]
+LOOPS = [*nightly([step_by_step], [inside]), iterator, whole_epoch]
 
 
-@pytest.mark.parametrize(
-    "where",
-    [{"workers": 2}, pytest.param({"workers": 1, "replicas": 2}, marks=pytest.mark.slow)],
-    ids=["workers", "replicas"],
-)
+@pytest.mark.parametrize(("workers", "replicas"), [(2, 1), *nightly((1, 2), (2, 2))])
 @pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
-def test_a_loop_is_recorded_and_verified(loop, where, capsys):
-    run, baseline = dtk.run(loop, **where), dtk.baseline(loop)
+def test_a_loop_is_recorded_and_verified(loop, workers, replicas, capsys):
+    run, baseline = dtk.run(loop, workers=workers, replicas=replicas), dtk.baseline(loop)
     dtk.verify(run, baseline)
     assert "check every step vs one device: PASS" in capsys.readouterr().out
     records = run.records
-    assert len(records) == 2 * STEPS * 2
+    assert len(records) == 2 * STEPS * workers * replicas
     assert records.step.max() == 2 * STEPS
-    assert (records.examples == 8).all()
+    assert (records.replica // replicas == records.worker).all()
+    assert (records.examples * workers * replicas == 16).all()
     epochs = {1: STEPS, 2: STEPS} if loop in (step_by_step, whole_epoch) else {1: 2 * STEPS}
     assert records.groupby("epoch").step.nunique().to_dict() == epochs
     assert (records.started < records.ended).all()

@@ -40,44 +40,19 @@ def fit(strategy, wrong=False):
     return strategy.num_replicas_in_sync
 
 
-def loop(strategy):
-    import keras
-    import tensorflow as tf
-
-    with strategy.scope():
-        made = model(keras.optimizers.Adam(0.01))
-
-    @tf.function
-    def step(batch):
-        def one(features, labels):
-            with tf.GradientTape() as tape:
-                share = tf.reduce_sum(tf.square(made(features) - labels)) / 32
-            found = tape.gradient(share, made.trainable_variables)
-            made.optimizer.apply_gradients(zip(found, made.trainable_variables, strict=True))
-            return share
-
-        return strategy.run(one, args=batch)
-
-    batches = iter(strategy.experimental_distribute_dataset(data(32)))
-    for _ in range(6):
-        batch = next(batches)
-        dtk.record_step(step(batch), batch=batch, model=made)
-    return strategy.num_replicas_in_sync
-
-
 def apart(strategy):
     import tensorflow as tf
 
     fit(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
 
 
-@pytest.mark.parametrize("train", [fit, pytest.param(loop, marks=pytest.mark.slow)])
-def test_four_replicas_in_two_workers_compute_what_one_device_does(train, capsys):
-    run = dtk.run(train, workers=2, replicas=2)
+def test_four_replicas_in_two_workers_compute_what_one_device_does(capsys):
+    """As loops of each kind do: test_record_step.py."""
+    run = dtk.run(fit, workers=2, replicas=2)
     assert (run.results, run.mode) == ([4, 4], "cluster")
     assert run.records.groupby("worker").replica.unique().map(list).to_list() == [[0, 1], [2, 3]]
     assert (run.records.examples == 8).all()
-    dtk.verify(run, dtk.baseline(train))
+    dtk.verify(run, dtk.baseline(fit))
     assert "mode=cluster workers=2 replicas=4 global_batch=32" in capsys.readouterr().out
     assert "4 replicas" in dtk.plot.processes(run).get_title("left")
 
@@ -113,7 +88,6 @@ def test_too_many_are_refused():
         dtk.run(fit, workers=2, replicas=17)
 
 
-@pytest.mark.trains
 def test_what_replicas_in_one_process_read_is_handed_out_again():
     def train(strategy):
         import tensorflow as tf
