@@ -113,25 +113,6 @@ def test_an_interrupt_ends_what_ignores_signals(in_a_collective):
     assert dtk.run(add_up, workers=1).results[0][1] == 1
 
 
-def fail_beside_a_collective(how):
-    import tensorflow as tf
-
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    if not dtk.is_chief():
-        time.sleep(0.5)
-        if how == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        raise ValueError("bad label 7")
-    strategy.reduce("SUM", tf.constant(1.0), axis=None)
-
-
-@pytest.mark.parametrize(("how", "words"), [("raise", "raised ValueError: bad label 7"), ("kill", "killed by SIGKILL")])
-def test_the_peer_in_the_collective_is_not_blamed(how, words):
-    with pytest.raises(dtk.WorkerFailed, match=words) as caught:
-        dtk.run(fail_beside_a_collective, args=(how,))
-    assert caught.value.worker == 1
-
-
 def first_weights():
     import keras
 
