@@ -27,6 +27,7 @@ TOLD = {
     "examples counted, averaged": "set by hand",
     "noise but on worker 1": "other draws",
     "loop applied twice": "steps",
+    "optimizer on a copy": "optimizer on a copy",
 }
 TOLD_AT_NIGHT = {
     "loop decay": "regularisation",

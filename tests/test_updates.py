@@ -242,12 +242,6 @@ def test_two_models_in_one_loop(given, inside, capsys):
     np.testing.assert_allclose(sums, run.records.loss, rtol=1e-12)
 
 
-def test_an_optimizer_that_has_the_variables_of_a_copy_is_named():
-    program = proof_programs.wrong()["optimizer on a copy"]
-    found = dtk.diagnose(dtk.run(program.train, kwargs={**program.kwargs, "steps": 3}))
-    assert found.mistake == "optimizer on a copy"
-
-
 def test_steps_before_the_first_that_is_recorded_are_followed(capsys):
     dtk.verify(ran(skips_steps))
     assert "check updates: PASS (6 of 8 updates recorded, 2 by their states alone)" in capsys.readouterr().out
