@@ -13,17 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from training import sharded
+
 import dtk
 
 # ---- data that can't be divided
 
 
 def dealt_out(strategy: Any, data: Any) -> None:
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
-    next(iter(strategy.experimental_distribute_dataset(data.with_options(options))))
+    next(iter(strategy.experimental_distribute_dataset(sharded(data, "FILE"))))
 
 
 def lines(strategy: Any, files: int) -> None:

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from gallery import all_programs
+from starting import nightly
 from weighing import weighed
 
 import dtk
@@ -25,7 +26,7 @@ REPRODUCIBLE = [name for name in PROGRAMS if PROGRAMS[name].right != "not reprod
 
 def quick_first(quick, names):
     """These names, of which all that are not quick are slow tests."""
-    return [*quick, *(pytest.param(name, marks=pytest.mark.slow) for name in names if name not in quick)]
+    return [*quick, *nightly(*([name] for name in names if name not in quick))]
 
 
 @cache

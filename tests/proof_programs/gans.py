@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
+from gallery.made_up import rings
+
 import dtk
 from proof_programs import add, add_wrong
 from proof_programs.parts import BATCH, COUNT, batches, on_cluster
 
 NOISE = 6
-
-
-def rings():
-    """Points near the unit circle, and noise for each, twice: `(COUNT, 2)`, `(COUNT, NOISE)`, `(COUNT, NOISE)`."""
-    import numpy as np
-
-    rng = np.random.default_rng(11)
-    angles = rng.uniform(0, 2 * np.pi, COUNT)
-    points = np.stack([np.cos(angles), np.sin(angles)], axis=1) + rng.normal(0, 0.05, (COUNT, 2))
-    return [each.astype("float32") for each in (points, *rng.normal(size=(2, COUNT, NOISE)))]
 
 
 def networks(dropout=0.0, batch_norm=False):
@@ -74,7 +66,7 @@ def by_loop(strategy, steps=300, mistake=None, separate=False, recorded=True, **
 
     both = [tf.function(lambda inputs, step=step: strategy.run(step, (inputs,))) for step in (discriminate, generate)]
     at_once = tf.function(lambda inputs: strategy.run(lambda part: (discriminate(part), generate(part)), (inputs,)))
-    for inputs in strategy.experimental_distribute_dataset(batches(rings(), steps)):
+    for inputs in strategy.experimental_distribute_dataset(batches(rings(COUNT, noises=2), steps)):
         losses = [step(inputs) for step in both] if separate else at_once(inputs)
         if recorded:
             named = dict(zip(("d_loss", "g_loss"), losses, strict=True))

@@ -5,9 +5,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from training import sharded
+
 import dtk
 from proof_programs import REPLICAS, add, add_wrong
-from proof_programs.parts import BATCH, arrays, batches, crossentropy, looped, network, on_cluster, optimizer_of, order
+from proof_programs.parts import BATCH, arrays, batches, built, looped, network, on_cluster, order
+from proof_programs.special_fits import compiled
+from proof_programs.special_loops import trained
 
 DRAWN = ("same draws", "from_generator", "own draws")
 
@@ -34,13 +38,9 @@ def read(steps, model, mistake):
     paths = files([numbers[: len(y) // 3], numbers[len(y) // 3 :]])
     dataset = tf.data.TFRecordDataset(paths).repeat().shuffle(256, seed=5)
     dataset = dataset.map(lambda record: tf.strings.to_number(record, tf.int64)).batch(BATCH, drop_remainder=True)
-    options = tf.data.Options()
-    policies = tf.data.experimental.AutoShardPolicy
-    options.experimental_distribute.auto_shard_policy = {"files": policies.FILE, "auto": policies.AUTO}.get(
-        mistake, policies.DATA
-    )
     xs, ys = tf.constant(x), tf.constant(y)
-    return dataset.take(steps).map(lambda some: (tf.gather(xs, some), tf.gather(ys, some))).with_options(options)
+    dataset = dataset.take(steps).map(lambda some: (tf.gather(xs, some), tf.gather(ys, some)))
+    return sharded(dataset, {"files": "FILE", "auto": "AUTO"}.get(mistake, "DATA"))
 
 
 def by_worker(context, steps, n, model, mistake):
@@ -111,28 +111,13 @@ def distributed(strategy, steps, model, way, mistake):
 
 
 def by_loop(strategy, steps=300, way="data", mistake=None, optimizer="adam", model="cnn", recorded=True, **facts):
-    import tensorflow as tf
-
-    with strategy.scope():
-        net, update = network(model, **facts), optimizer_of(optimizer)
-        update.build(net.trainable_variables)
-
-    def replica_step(inputs):
-        x, y = inputs
-        with tf.GradientTape() as tape:
-            loss = tf.nn.compute_average_loss(crossentropy(y, net(x, training=True)), global_batch_size=BATCH)
-        update.apply_gradients(zip(tape.gradient(loss, net.trainable_variables), net.trainable_variables, strict=True))
-        return loss
-
-    looped(strategy, replica_step, distributed(strategy, steps, model, way, mistake), net, recorded)
+    net, update = built(strategy, optimizer, network, model, **facts)
+    dataset = distributed(strategy, steps, model, way, mistake)
+    looped(strategy, lambda inputs: trained(net, update, *inputs), dataset, net, recorded)
 
 
 def by_fit(strategy, steps=300, way="data", mistake=None, optimizer="adam", model="cnn", **facts):
-    import keras
-
-    with strategy.scope():
-        net = network(model, **facts)
-        net.compile(optimizer_of(optimizer), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    net = compiled(strategy, model, optimizer, **facts)
     dataset = distributed(strategy, steps, model, way, mistake)
     net.fit(dataset, steps_per_epoch=steps, verbose=0, callbacks=[dtk.Recorder()])
 
@@ -145,9 +130,7 @@ def turned(strategy, steps=300, threads=None):
     import keras
 
     turn = keras.Sequential([keras.layers.RandomFlip(), keras.layers.RandomRotation(0.1)])
-    with strategy.scope():
-        net = network("cnn")
-        net.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    net = compiled(strategy)
     dataset = batches(arrays("cnn"), steps).unbatch()
     dataset = dataset.map(lambda x, y: (turn(x, training=True), y), num_parallel_calls=threads)
     net.fit(dataset.batch(BATCH).prefetch(2), verbose=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from training import dealt
+
 import dtk
 from proof_programs import REPLICAS, add, add_wrong
 from proof_programs.fits import too_large
@@ -134,11 +136,7 @@ def uneven(strategy, steps=300, mistake=None, optimizer="adam", count=BATCH * 5 
         losses = strategy.run(replica_step, (inputs,))
         dtk.record_step(losses, batch=inputs, model=net, epoch=epoch)
 
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    x, y = arrays("mlp", count)
-    slices = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(count, seed=3).batch(BATCH).with_options(options)
-    dataset = strategy.experimental_distribute_dataset(slices)
+    dataset = strategy.experimental_distribute_dataset(dealt(arrays("mlp", count), BATCH, seed=3))
     done, epoch = 0, 0
     while done < steps:
         epoch += 1

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gallery.made_up import sequences, tokens
-from training import digits
+from training import digits, sharded
 
 import dtk
 
@@ -71,12 +71,10 @@ def batches(
         dataset = before.batch(batch).concatenate(short).concatenate(after.batch(batch))
     else:
         dataset = tf.data.Dataset.from_tensor_slices(numbers).batch(batch)
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = getattr(tf.data.experimental.AutoShardPolicy, policy)
     if mistake == "worker's labels" and on_worker(1):
         data = (data[0], data[1][::-1])
     held = [tf.constant(each) for each in data]
-    return dataset.map(lambda several: tuple(tf.gather(each, several) for each in held)).with_options(options)
+    return sharded(dataset.map(lambda several: tuple(tf.gather(each, several) for each in held)), policy)
 
 
 def network(

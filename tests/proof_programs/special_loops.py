@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from training import sharded
+
 import dtk
 from proof_programs import REPLICAS, add, add_wrong
 from proof_programs.parts import BATCH, arrays, batches, built, crossentropy, looped, network, on_worker, optimizer_of
@@ -69,9 +71,7 @@ def _in_groups(steps):
     y = np.where(np.arange(len(y)) % 512 < 200, y, y * (y > 4))  # counts that differ from place to place
     data = batches((x, y), steps).unbatch().batch(BATCH * MICRO)
     data = data.map(lambda x, y: (x, y, tf.fill(tf.shape(y), tf.reduce_sum(tf.cast(y > 0, tf.float32)))))
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return data.unbatch().batch(BATCH).with_options(options)
+    return sharded(data.unbatch().batch(BATCH))
 
 
 def averaged(strategy, steps=300, way="between", optimizer="adam", recorded=True, **facts):
