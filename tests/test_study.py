@@ -47,18 +47,17 @@ def silent(global_batch):
     """Records nothing."""
 
 
-@pytest.fixture(autouse=True)
-def two_cores(monkeypatch):
-    monkeypatch.setenv("DTK_LIVE", "off")
-    monkeypatch.setattr(studies.environment, "cores", lambda: 2)
+@pytest.fixture(autouse=True, scope="module")
+def two_cores():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DTK_LIVE", "off")
+        patch.setattr(studies.environment, "cores", lambda: 2)
+        yield
 
 
 @pytest.fixture(scope="module")
 def both():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DTK_LIVE", "off")
-        patch.setattr(studies.environment, "cores", lambda: 2)
-        return dtk.study(steps, workers=[1, 2, 4], per_replica_batch=16, global_batch=64, repeats=1)
+    return dtk.study(steps, workers=[1, 2, 4], per_replica_batch=16, global_batch=64, repeats=1)
 
 
 def row(study, scaling, workers):
