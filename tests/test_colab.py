@@ -14,7 +14,7 @@ from fabricate import fabricate
 from faking import steps_of
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
-from training import BATCH, batches
+from training import BATCH, batches, classifier
 
 import dtk
 from dtk import environment, faults
@@ -142,12 +142,8 @@ def test_the_fault_lab_offers_the_worker_that_there_is(colab, monkeypatch):
 
 def train(strategy):
     import tensorflow as tf
-    from tensorflow import keras
 
-    with strategy.scope():
-        model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(10)])
-        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.fit(batches(4 * BATCH), callbacks=[dtk.Recorder()], verbose=0)
+    classifier(strategy).fit(batches(4 * BATCH), callbacks=[dtk.Recorder()], verbose=0)
     return [device.device_type for device in tf.config.list_logical_devices()]
 
 
