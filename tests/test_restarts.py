@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from faking import resuming, steps_of
+from training import batches, classifier
 
 import dtk
 from dtk import faults
@@ -65,12 +66,8 @@ def test_a_run_without_restarts_has_one_attempt():
 
 def fitting(strategy, save_freq="epoch"):
     from tensorflow import keras
-    from training import batches
 
-    with strategy.scope():
-        layers = [keras.layers.Input((64,)), keras.layers.Dense(16, activation="tanh"), keras.layers.Dense(10)]
-        model = keras.Sequential(layers)
-        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model = classifier(strategy)
     backup = keras.callbacks.BackupAndRestore(str(dtk.run_dir() / "backup"), save_freq=save_freq)
     model.fit(batches(256), epochs=3, verbose=0, callbacks=[backup, dtk.Recorder()])  # 4 steps an epoch
 
