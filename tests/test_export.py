@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from by_hand import environment
 
 import dtk
 from dtk import cli
@@ -168,10 +168,8 @@ def _is_free(port):
 
 
 def start(folder, **env):
-    root = Path(__file__).parents[1]
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(root), **env}
-    env.pop("TF_CONFIG", None)
-    return subprocess.run(["bash", str(folder / "start.sh")], env=env, capture_output=True, text=True, timeout=200)
+    command = ["bash", str(folder / "start.sh")]
+    return subprocess.run(command, env=environment(**env), capture_output=True, text=True, timeout=200)
 
 
 @pytest.mark.trains

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from by_hand import environment
 
 pytestmark = pytest.mark.trains
 
@@ -23,9 +23,7 @@ def printed(code: str, folder: Path) -> str:
     """What a script prints that is run as a learner runs it."""
     script = folder / "sample.py"
     script.write_text(code, encoding="utf-8")
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = {**os.environ, "DTK_LIVE": "off", "PYTHONPATH": path}
-    command = [sys.executable, str(script)]
+    command, env = [sys.executable, str(script)], environment(DTK_LIVE="off")
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return done.stdout
