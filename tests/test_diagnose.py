@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,12 +13,13 @@ from live_folder import tell
 from verifying import END, STEPS, edit_events, edit_records, replaced, restarted, short_batch
 
 import dtk
-from dtk.proof.bisection import beside_a_penalty, scaled, scaled_alike
-from dtk.proof.evidence import aside
+from dtk.proof import bisection
+from dtk.proof.evidence import aside, collect
 from dtk.proof.mistakes import MISTAKES
 from dtk.proof.proof import Part, Steps
-from dtk.records.events import Finished, Loop, Optimizer, Scope, Traced, Updates
+from dtk.records.events import Called, Finished, Loop, Optimizer, Scope, Traced, Updates
 
+EITHER = "own mean", "whole batch"
 ROOT = Path(__file__).parent.parent
 
 
@@ -219,9 +221,8 @@ def test_one_ratio_of_two_mistakes_names_both(make):
 
 def test_a_local_mean_of_uneven_batches(make):
     shares, base, examples = short_batch(np.random.default_rng(5), [70, 58], step=1)
-    runs = pair(make, shares=shares * 2, examples=examples, data=np.full((STEPS, 2), np.nan))
-    base = make("single", shares=base, examples=examples.sum(axis=1, keepdims=True))
-    told(runs[0], base, mistake="local mean")
+    base = {"shares": base, "examples": examples.sum(axis=1, keepdims=True)}
+    told(*pair(make, shares=shares * 2, examples=examples, data=shares * np.nan, baseline=base), mistake="local mean")
 
 
 def test_a_short_batch_divided_by_the_full_one(make):
@@ -242,12 +243,22 @@ def test_the_average_of_unequal_batches(make):
 def test_a_reduced_value_and_a_loss_that_is_no_number(make):
     runs = pair(make, change=lambda s: np.repeat(s.sum(axis=1, keepdims=True), 2, axis=1))
     assert "all 2 replicas recorded the same loss" in told(*runs, mistake="reduced value")
+    spoiled = np.where(np.arange(STEPS)[:, None] < 3, 1, np.nan)
+    assert "step 4" in told(*pair(make, change=lambda shares: shares * spoiled), mistake="not finite")
 
-    def spoil(shares):
-        shares[3:] = np.nan
-        return shares
 
-    assert "step 4" in told(*pair(make, change=spoil), mistake="not finite")
+@pytest.mark.parametrize(
+    ("way", "times", "also"),
+    [(1, 2, ()), (1, 2.9, EITHER), ([[1], [-1]], 2, EITHER), (-1, None, ("regularisation", "divided twice", *EITHER))],
+)
+def test_a_loss_that_a_replicas_part_does_not_add_up_to(make, monkeypatch, way, times, also):
+    """way: to which side it errs. times: by how much more it does with twice as many replicas; None: not known."""
+    off = np.resize(way, (STEPS, 1)) * np.linspace(0.5, 0.9, STEPS)[:, None]
+    runs, (other, _) = (pair(make, change=partial(np.add, off * more)) for more in (1, times or 1))
+    sides = None, times and collect(other, "4 replicas")
+    monkeypatch.setattr(bisection, "followed", lambda *_: SimpleNamespace(sides=sides))
+    undrawn = (said(run, Called, draws=[]) for run in runs)
+    told(*undrawn, mistake="unknown" if also else "whole batch", also=also)
 
 
 # --- the weights
@@ -270,7 +281,7 @@ def test_workers_that_drifted_apart(make):
 
 def test_a_small_difference_is_a_penalty_only_along_the_weights():
     along = [Part("w", 9, 1e-4, 2e-5, 1, 1 - 5e-9, (to, 0)) for to in (1e-4, 0)]
-    assert [beside_a_penalty([each], 1) for each in along] == [True, False]
+    assert [bisection.beside_a_penalty([each], 1) for each in along] == [True, False]
 
 
 def test_longer_gradients_are_told_by_what_optimizers_keep_of_them():
@@ -279,9 +290,9 @@ def test_longer_gradients_are_told_by_what_optimizers_keep_of_them():
     for longer, times in ({"w": 2.0}, [2]), ({"w": 2.0, "b": 1.9}, []), (adagrad, [2]), (by_hand, [0.5]):
         parts = tuple(Part(name, 9, 1.0, 2e-5, each, 1.0) for name, each in longer.items())
         steps = Steps((1,), 1, False, parts, 0, {}, (), [(name, 9) for name in longer], ())
-        assert [each for each in (2, 0.5, 4, 0.25) if scaled(steps, each)] == times
+        assert [each for each in (2, 0.5, 4, 0.25) if bisection.scaled(steps, each)] == times
     one_of_several = SimpleNamespace(one=steps, steps=9, failed=SimpleNamespace(loss="a term", step=1))
-    assert scaled_alike(one_of_several, 3)  # of which all gradients are no multiple
+    assert bisection.scaled_alike(one_of_several, 3)  # of which all gradients are no multiple
 
 
 def test_a_batch_for_each_worker_that_trains_alone(make):

@@ -221,7 +221,7 @@ def _term(case: Case) -> Diagnosis | None:
         )
         return case.found("regularisation", in_words(_where(case), _(why, excess=float(excess.mean()))))
     key, times = (not whole and _grown(case)) or ("", 0.0)
-    if not key:
+    if key in ("", "own mean"):
         return None
     what = N_("the loss is off by {excess:.3g}, and with {n} replicas in one process by {times:.3g} times that: {why}")
     said = _(what, excess=max(excess, key=abs), n=2 * n, times=times, why=_(MISTAKES[key].among))
@@ -237,7 +237,7 @@ def _signs(case: Case) -> np.ndarray:
 def _grown(case: Case) -> tuple[str, float] | None:
     """The mistake in a term of the loss that twice as many replicas in one process tell, as they are further off by it.
 
-    And by how many times, the same at all steps; "" for a loss that is off otherwise; None: not known.
+    And by how many times, the same at all steps, or about, of an own divisor; "": off otherwise; None: not known.
     """
     n, coarse = case.ours.replicas, case.one is None or case.one.coarse
     its = None if coarse else followed(case.ours, case.source or case.ours.run, 2 * n).sides[1]
@@ -246,12 +246,12 @@ def _grown(case: Case) -> tuple[str, float] | None:
     steps = [step for step in _steps(case) if step < its.steps and case.examples[step] == its.examples[step].sum()]
     steps = [step for step in steps if not (uneven(case.ours.examples)[step] or uneven(its.examples)[step])]
     other, whole = case.other[steps], (2 * n - 1) / (n - 1)
-    excess = global_loss(its.only(case.failed.loss).shares, its.examples)[steps] - other
+    excess, mine = global_loss(its.only(case.failed.loss).shares, its.examples)[steps] - other, case.mine[steps] - other
     for key, times in (("regularisation", whole), ("divided twice", whole / 2)):
-        apart = np.abs(excess - times * (case.mine - case.other)[steps])
+        apart = np.abs(excess - times * mine)
         if steps and (apart <= SAME_RATIO * np.abs(excess) + NOISE * np.abs(other)).all():
             return key, times
-    return ("", 0.0) if steps else None
+    return ("own mean" if abs(excess.sum() / mine.sum() / whole - 1) < ABOUT else "", whole) if steps else None
 
 
 def whole_penalty(case: Case, steps: Steps) -> Diagnosis:
@@ -264,8 +264,7 @@ def whole_penalty(case: Case, steps: Steps) -> Diagnosis:
 
 def _own_numbers(case: Case) -> Diagnosis | None:
     """A replica's own divisor: one device's loss is then a weighted mean of the replicas' means. Or no such loss."""
-    steps, n = _steps(case), case.ours.replicas
-    other = case.other[steps]
+    steps, n, other = _steps(case), case.ours.replicas, case.other[_steps(case)]
     noise = max(NOISE, COARSE * (case.one.coarse if case.one else 0)) * np.abs(other)
     outside, times = np.ones(len(steps), bool), n
     for divisor in (1, n, n * n):  # whatever else the shares are divided by, or not
@@ -280,18 +279,19 @@ def _own_numbers(case: Case) -> Diagnosis | None:
         if times > 1:
             why = N_("one device's loss lies between the replicas' means, divided by {times}: each has its own divisor")
         return case.found("own mean", in_words(_where(case), _(why, times=times)))
-    ratio = case.ratio[steps]
-    if np.ptp(ratio) <= RTOL * abs(ratio[0]) or not telling.any():
+    if np.ptp(case.ratio[steps]) <= RTOL * abs(case.ratio[steps[0]]) or not telling.any():
         return None
     why = N_("the loss is no sum over examples: what each replica computes of its part is not what all of them give")
     seen = N_("at {n} of {steps} steps the losses differ; one device's always lies between the replicas' own means")
     at, suspects = telling, ["own mean", "whole batch"]
+    # A term that each divides by a number of its own, beside others, misses to either side, or is N times too large.
+    grown = _grown(case) if len({*_signs(case)}) == 1 else ("own mean", 0.0)
     if outside.any():
         seen = N_("at {n} of {steps} steps one device's loss does not lie between the replicas' own means")
-        at, suspects = outside, ["whole batch"]
+        at, suspects = outside, suspects[grown is not None and grown[0] != "own mean" :]
     seen, said = _(seen, n=int(at.sum()), steps=len(steps)), in_words(_where(case), _(why))
-    if len({*_signs(case)}) == 1 and _grown(case) is None:
-        suspects = ["regularisation", *["divided twice"] * (_signs(case)[0] < 0), *suspects]
+    if grown is None:
+        suspects = ["regularisation", *["divided twice"] * int(_signs(case)[0] < 0), *suspects]
     return either(said, suspects, [seen, *case.facts()]) if suspects[1:] else case.found("whole batch", said, [seen])
 
 

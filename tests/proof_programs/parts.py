@@ -64,11 +64,9 @@ def batches(
     if mistake == "duplicated example" and on_cluster() and place < len(numbers):
         numbers[place + 1] = numbers[place]
     if mistake == "short batch" and on_cluster():
-        short = tf.data.Dataset.from_tensor_slices(numbers[place : place + batch - 4]).batch(batch)
-        before, after = (
-            tf.data.Dataset.from_tensor_slices(part) for part in (numbers[:place], numbers[place + batch :])
-        )
-        dataset = before.batch(batch).concatenate(short).concatenate(after.batch(batch))
+        cut = numbers[:place], numbers[place : place + batch - 4], numbers[place + batch :]
+        before, short, after = (tf.data.Dataset.from_tensor_slices(part).batch(batch) for part in cut)
+        dataset = before.concatenate(short).concatenate(after)
     else:
         dataset = tf.data.Dataset.from_tensor_slices(numbers).batch(batch)
     if mistake == "worker's labels" and on_worker(1):

@@ -140,9 +140,8 @@ def by_hand(
         update.apply_gradients(zip(gradients, variables, strict=True))
         return loss
 
-    looped(
-        strategy, replica_step, strategy.experimental_distribute_dataset(batches(arrays(model), steps)), net, recorded
-    )
+    data = strategy.experimental_distribute_dataset(batches(arrays(model), steps))
+    looped(strategy, replica_step, data, net, recorded)
 
 
 def alone(strategy, steps=300, optimizer="sgd", recorded=True, **facts):
@@ -162,11 +161,7 @@ def alone(strategy, steps=300, optimizer="sgd", recorded=True, **facts):
         return loss
 
     for x, y in batches(arrays("cnn"), steps):
-        part = (
-            slice(place.worker * BATCH // workers, (place.worker + 1) * BATCH // workers)
-            if workers > 1
-            else slice(None)
-        )
+        part = slice(place.worker * BATCH // workers, (place.worker + 1) * BATCH // workers)
         loss = step(x[part], y[part])
         if recorded:
             dtk.record_step(loss, batch=(x[part], y[part]), model=net)
@@ -175,11 +170,8 @@ def alone(strategy, steps=300, optimizer="sgd", recorded=True, **facts):
 add("clipped after the sum", by_hand, clip=0.1, behind=True)
 add("clipped after the sum, divided", by_hand, clip=0.1, apply="divided")
 add("penalty divided", by_hand, mistake="penalty divided", behind=True)
-OWN, ALONE, KERNEL = (
-    {"replicas": False},
-    {"replicas": False, "variables": ("logits/kernel",)},
-    {"variables": ("logits/kernel",)},
-)
+OWN, KERNEL = {"replicas": False}, {"variables": ("logits/kernel",)}
+ALONE = OWN | KERNEL
 GRADIENTS = {
     "clipped before": ({}, "each replica clips its own gradient before the sum"),
     "clipped on worker 1": (OWN, "only worker 1 clips the sum: the replicas part"),
@@ -202,8 +194,7 @@ for name in ("not summed", "mean", "sum on all replicas", "part of worker 1"):
     add_wrong(f"{name}, adam", by_hand, GRADIENTS[name][1], GRADIENTS[name][0], mistake=name, optimizer="adam")
 LATER = "from step 100 on, every worker multiplies the sum for one variable by 1.02"
 add_wrong("sum later", by_hand, LATER, ALONE, mistake="sum later", at=100, size=1.02, optimizer="sgd")
-add_wrong(
-    "part of worker 1, 2 %", by_hand, "as `part of worker 1`, by 1.02", ALONE, mistake="part of worker 1", size=1.02
-)
+PART = "part of worker 1"
+add_wrong(f"{PART}, 2 %", by_hand, f"as `{PART}`, by 1.02", ALONE, mistake=PART, size=1.02)
 OUTSIDE = "the model is made outside of the strategy's scope: each worker trains its own"
 add_wrong("a model for each worker", alone, OUTSIDE, {"expected": None})
