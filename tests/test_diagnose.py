@@ -20,6 +20,7 @@ from dtk.proof.proof import Part, Steps
 from dtk.records.events import Called, Finished, Loop, Optimizer, Scope, Traced, Updates
 
 EITHER = "own mean", "whole batch"
+ALL = "regularisation", "divided twice", *EITHER
 ROOT = Path(__file__).parent.parent
 
 
@@ -249,16 +250,16 @@ def test_a_reduced_value_and_a_loss_that_is_no_number(make):
 
 @pytest.mark.parametrize(
     ("way", "times", "also"),
-    [(1, 2, ()), (1, 2.9, EITHER), ([[1], [-1]], 2, EITHER), (-1, None, ("regularisation", "divided twice", *EITHER))],
+    [(1, 2, ()), (1, 2.9, EITHER), ((1, 1, -1, -1), 2, EITHER), (-1, None, ALL), ((1, -0.9, 0.9, -1), 2, EITHER[1:])],
 )
 def test_a_loss_that_a_replicas_part_does_not_add_up_to(make, monkeypatch, way, times, also):
-    """way: to which side it errs. times: by how much more it does with twice as many replicas; None: not known."""
-    off = np.resize(way, (STEPS, 1)) * np.linspace(0.5, 0.9, STEPS)[:, None]
+    """way: to which side each replica's errs. times: by how much more with twice as many replicas; None: not known."""
+    off = np.resize(way, (STEPS, 2)) * np.linspace(0.5, 0.9, STEPS)[:, None]
     runs, (other, _) = (pair(make, change=partial(np.add, off * more)) for more in (1, times or 1))
     sides = None, times and collect(other, "4 replicas")
     monkeypatch.setattr(bisection, "followed", lambda *_: SimpleNamespace(sides=sides))
-    undrawn = (said(run, Called, draws=[]) for run in runs)
-    told(*undrawn, mistake="unknown" if also else "whole batch", also=also)
+    mistake = {(): "whole batch", EITHER[1:]: "own mean"}.get(also, "unknown")
+    told(*(said(run, Called, draws=[]) for run in runs), mistake=mistake, also=also)
 
 
 # --- the weights

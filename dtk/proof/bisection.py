@@ -278,7 +278,7 @@ def _own_numbers(case: Case) -> Diagnosis | None:
         why = MISTAKES["own mean"].symptom
         if times > 1:
             why = N_("one device's loss lies between the replicas' means, divided by {times}: each has its own divisor")
-        return case.found("own mean", in_words(_where(case), _(why, times=times)))
+        return case.found("own mean", in_words(_where(case), _(why, times=times)), also=("whole batch",))
     if np.ptp(case.ratio[steps]) <= RTOL * abs(case.ratio[steps[0]]) or not telling.any():
         return None
     why = N_("the loss is no sum over examples: what each replica computes of its part is not what all of them give")
