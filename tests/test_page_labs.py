@@ -67,11 +67,8 @@ def test_predictions_are_those_of_dtk(of_the_page):
         for row in predict(job, Cluster(LINKS[name], algorithm), WORKERS).to_dict("records"):
             mine = next(found)
             for column in COMPARED:
-                assert mine[column] == pytest.approx(row[column], rel=1e-6, abs=1e-12), (
-                    name,
-                    algorithm,
-                    row["workers"],
-                )
+                right = pytest.approx(row[column], rel=1e-6, abs=1e-12)
+                assert mine[column] == right, (name, algorithm, row["workers"])
             assert (mine["limit"], mine["slowed_by"]) == (row["limit"], row["slowed_by"])
     assert next(found, None) is None
 

@@ -48,11 +48,14 @@ def test_axe_finds_nothing_serious(visit, reports, axe, page, theme, width):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_labs_that_were_answered(visit, reports, axe, theme):
-    tab = visit("in_the_page.html", 900, theme)
+    tab = visit("in_the_page.html?ring.1=5", 900, theme)
     labs = tab.locator(".dtk-lab")
     for lab in [labs.nth(k) for k in range(labs.count())]:
         lab.locator("input[type=radio]").first.check()
         lab.locator("button").first.click()
         lab.locator("svg").first.wait_for()
+    labs.locator("select").last.select_option("even")
+    assert tab.url.endswith("?ring.1=5&replay.1=even")  # a link to what is set
+    assert labs.nth(1).locator("output").first.inner_text() == "5"
     tab.screenshot(path=reports / "views" / f"labs-900-{theme}.png", full_page=True)
     assert not serious(findings(tab, axe), reports, f"labs-900-{theme}")

@@ -1,7 +1,7 @@
 // Mounts the labs: <div class="dtk-lab" data-lab="what-if"></div>, of "loss-scaling", "ring" and "replay".
 
 import { LIMITS, predict } from "./model.js";
-import { ask, choice, el, picture, round, setWords, slider, svg, t } from "./page.js";
+import { ask, choice, el, picture, round, setLab, setWords, slider, svg, t } from "./page.js";
 import { replay } from "./replay.js";
 import { DIVISORS, numbers, ring } from "./steps.js";
 
@@ -17,9 +17,7 @@ function whatIf(place, data) {
       const cluster = { link: links[link.value()], algorithm: algorithm.value() };
       const rows = counts.map((n) => predict(now, cluster, n)), here = predict(now, cluster, workers.value());
       drawn.replaceChildren(throughput(rows, here, data.limits));
-      const said = t("{workers} workers: {rate} examples/s, {part} % of {workers} times one worker.", { workers: here.workers, rate: round(here.throughput), part: Math.round(100 * here.efficiency) });
-      const limit = here.slowed_by === "compute" ? t("At most a tenth is lost.") : t("Most is lost by: {limit}.", { limit: t(here.slowed_by) });
-      says.textContent = `${said} ${limit}`;
+      says.textContent = inWords(here);
     };
     const workers = slider(t("workers"), counts, 1024, (n) => n.toLocaleString("en-US"), draw);
     const batch = slider(t("per-replica batch"), sequence(0, 10).map((power) => 2 ** power), 64, String, draw);
@@ -37,6 +35,12 @@ function whatIf(place, data) {
   place.append(ask(t("1,024 workers train ResNet-50; a ring over 10 Gb/s Ethernet is replaced by 100 Gb/s. How many times as many examples a second?"), [t("less than 3 times"), t("3 to 8 times"), t("10 times, as the wire is")], times < 3 ? 0 : times < 8 ? 1 : 2, reason, open));
 }
 
+function inWords(row) {
+  const values = { workers: row.workers.toLocaleString("en-US"), rate: round(row.throughput), part: Math.round(100 * row.efficiency) };
+  const said = t("{workers} workers: {rate} examples/s, {part} % of {workers} times one worker.", values);
+  return `${said} ${row.slowed_by === "compute" ? t("At most a tenth is lost.") : t("Most is lost by: {limit}.", { limit: t(row.slowed_by) })}`;
+}
+
 function throughput(rows, here, colors) {
   const [left, right, top, bottom, most] = [62, 500, 14, 190, 10000];
   const highest = rows.at(-1).ideal, lowest = rows[0].throughput / 2;
@@ -51,11 +55,11 @@ function throughput(rows, here, colors) {
     marks.push(svg("text", { class: "faint", x: left - 6, y: y(rate) + 4, "text-anchor": "end" }, rate.toLocaleString("en-US", { notation: "compact" })));
   }
   for (const n of [1, 10, 100, 1000, 10000]) marks.push(svg("text", { class: "faint", x: x(n), y: bottom + 18, "text-anchor": "middle" }, n.toLocaleString("en-US")));
-  const dots = rows.map((row) => svg("circle", { cx: x(row.workers), cy: y(row.throughput), r: 4.5, fill: colors[row.slowed_by] }));
+  const dots = rows.map((row) => svg("circle", { cx: x(row.workers), cy: y(row.throughput), r: 4.5, fill: colors[row.slowed_by] }, svg("title", {}, inWords(row))));
   const said = t("Throughput for 1 to 10,000 workers, on logarithmic axes, beside the dashed line of what as many single workers would reach.");
   return picture(520, 236, said, ...marks,
     svg("polyline", { class: "ink", points: line("ideal"), "stroke-dasharray": "5 4" }), svg("polyline", { class: "ink", points: line("throughput"), "stroke-width": 2 }), ...dots,
-    svg("circle", { class: "ink", cx: x(here.workers), cy: y(here.throughput), r: 8, "stroke-width": 2 }),
+    svg("circle", { class: "ink", cx: x(here.workers), cy: y(here.throughput), r: 8, "stroke-width": 2, "pointer-events": "none" }),
     svg("text", { x: left, y: bottom + 40 }, t("examples/s, by workers; dashed: n times one worker")));
 }
 
@@ -162,6 +166,7 @@ async function mount() {
   setWords(zh);
   for (const place of places) {
     place.replaceChildren();
+    setLab(place.dataset.lab);
     LABS[place.dataset.lab](place, data);
   }
   document.documentElement.dataset.dtkLabs = "ready";

@@ -42,7 +42,7 @@ function lanes(run, step, data) {
     let from = 0;
     const y = 12 + 44 * k;
     const lane = PARTS.map((name) => {
-      const block = svg("rect", { x: x(from), y, width: x(from + worker[name]) - x(from), height: 32, fill: data.parts[name] });
+      const block = svg("rect", { x: x(from), y, width: x(from + worker[name]) - x(from), height: 32, fill: data.parts[name] }, svg("title", {}, `${t(NAMES[name])}: ${round(1000 * worker[name])} ms`));
       from += worker[name];
       return block;
     });
