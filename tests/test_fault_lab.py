@@ -35,6 +35,7 @@ def test_predict_inject_see(lab, predicted, verdict):
     assert lab.words.value.startswith(f"<b>exception(worker=1, step=3)</b><br>{verdict}: the worker ends")
     assert "WorkerFailed: worker 1 raised RuntimeError: injected" in lab.words.value
     assert "s after the fault" in lab.words.value
+    assert '<img alt="Worker 1 raised RuntimeError: injected' in lab.words.value
     assert not lab.button.disabled
 
 

@@ -1,7 +1,4 @@
-"""The fault lab: predict what a fault does to a run, inject it, see. From core ipywidgets only (7.7 and 8).
-
-Where widgets don't run it is a page of text: the question, the answers, and the calls that inject the faults.
-"""
+"""The fault lab: predict what a fault does to a run, inject it, see. From core ipywidgets only (7.7 and 8)."""
 
 from __future__ import annotations
 
@@ -13,7 +10,9 @@ from dtk import environment, faults
 from dtk.errors import DtkError, WorkerFailed, WorkerStalled, whole_number
 from dtk.language import N_, _
 from dtk.records.events import FaultCame, of_kind
+from dtk.view.canvas import axes, image
 from dtk.view.controls import STYLE, STYLED, Displayed, Verbatim, choice, number
+from dtk.view.processes import wait_for
 
 CHOICES = ("kill", "stall", "slow", "exception", "nan", "drop_network")
 QUESTION = N_("How will the run end?")
@@ -100,9 +99,8 @@ def _page(fn: Callable[..., Any], workers: int, steps: int) -> Verbatim:
     injected = [make(kind, workers - 1, (steps + 1) // 2) for kind in _kinds(workers)]
     given = f"{getattr(fn, '__name__', 'train')}, workers={workers}"
     calls = [f"  dtk.run({given}, faults=[dtk.faults.{fault}])" for fault in injected]
-    answers = [f"  - {_(answer)}" for answer in ANSWERS.values()]
     head = _("{question} Predict, then run, one fault at a time:", question=_(QUESTION))
-    return Verbatim("\n".join([head, *calls, _("Answers:"), *answers]))
+    return Verbatim("\n".join([head, *calls, _("Answers:"), *(f"  - {_(answer)}" for answer in ANSWERS.values())]))
 
 
 class FaultLab(Displayed):
@@ -165,6 +163,9 @@ class FaultLab(Displayed):
             right = what.answer == self.prediction.value
             how = N_("As predicted: {answer}.") if right else N_("Not as predicted: {answer}.")
             lines.insert(1, _(how, answer=_(ANSWERS[what.answer])))
+        if isinstance(outcome, WorkerFailed | WorkerStalled):
+            waits: Any = wait_for(outcome, *axes(None, shown=False))
+            lines.append(image(waits.figure, "max-width:40em"))
         self.words.value = "<br>".join(lines)
 
     def _forget(self, change: Any = None) -> None:

@@ -33,7 +33,6 @@ PART_NAMES = {  # of `dtk.step_parts`
     "waiting": N_("waiting for the last"),
 }
 
-
 # Of those that are too light on white, a darker one with a contrast of 3:1 (WCAG 2.2, 1.4.11), for lines and frames.
 _DARKER = {"#E69F00": "#C58800", "#56B4E9": "#4A9CCA", "#F0E442": "#9E952A", "#CCBB44": "#A19335", "#999999": "#939393"}
 
