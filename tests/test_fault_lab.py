@@ -33,9 +33,8 @@ def test_predict_inject_see(lab, predicted, verdict):
     lab.button.click()
     assert lab.seen.answer == "named"
     assert lab.words.value.startswith(f"<b>exception(worker=1, step=3)</b><br>{verdict}: the worker ends")
-    assert "WorkerFailed: worker 1 raised RuntimeError: injected" in lab.words.value
-    assert "s after the fault" in lab.words.value
-    assert '<img alt="Worker 1 raised RuntimeError: injected' in lab.words.value
+    for words in ("WorkerFailed: worker 1 raised RuntimeError: inj", "s after the fault", '<img alt="Worker 1 raised'):
+        assert words in lab.words.value
     assert not lab.button.disabled
 
 
