@@ -165,7 +165,7 @@ class FaultLab(Displayed):
             lines.insert(1, _(how, answer=_(ANSWERS[what.answer])))
         if isinstance(outcome, WorkerFailed | WorkerStalled):
             waits: Any = wait_for(outcome, *axes(None, shown=False))
-            lines.append(image(waits.figure, "max-width:40em"))
+            lines.append(f'<div style="overflow-x:auto">{image(waits.figure, "max-width:40em;min-width:30em")}</div>')
         self.words.value = "<br>".join(lines)
 
     def _forget(self, change: Any = None) -> None:
