@@ -82,16 +82,21 @@ def share(losses, model, global_batch, *, part="scaled", own_mean=False):
 WHOLE = partial(share, part="whole")
 
 
-@pytest.mark.slow
-def test_a_penalty_that_counts_once_passes(capsys):
-    def in_lesson_02(strategy, share_of, global_batch, steps):
-        train(strategy, share_of, global_batch)
+def in_lesson_02(strategy, share_of, global_batch, steps):
+    train(strategy, share_of, global_batch)
 
-    assert passes(capsys, "05.penalty", share, train, WHOLE)
-    assert passes(capsys, "02.penalty", share, in_lesson_02, WHOLE)
+
+PENALTIES = pytest.mark.parametrize(("name", "its"), [("02.penalty", in_lesson_02), ("05.penalty", train)])
 
 
 @pytest.mark.slow
+@PENALTIES
+def test_a_penalty_that_counts_once_passes(name, its, capsys):
+    assert passes(capsys, name, share, its, WHOLE)
+
+
+@pytest.mark.slow
+@PENALTIES
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -104,8 +109,8 @@ def test_a_penalty_that_counts_once_passes(capsys):
         ({"part": "?"}, "in a worker it fails: KeyError"),
     ],
 )
-def test_a_penalty_that_is_wrong_gets_its_hint(wrong, words):
-    assert words in hint("05.penalty", partial(share, **wrong), train, WHOLE)
+def test_a_penalty_that_is_wrong_gets_its_hint(wrong, words, name, its):
+    assert words in hint(name, partial(share, **wrong), its, WHOLE)
 
 
 def numbers(mode, params, input_context=None):
@@ -164,6 +169,7 @@ def test_a_loss_that_is_divided_once_passes(capsys):
         (partial(loss_of, times=1), "something is divided once too often"),
         (partial(loss_of, times=2), "a number of replicas that is typed in holds for one cluster"),
         (partial(loss_of, batch=128), "one device's loss is another one: are the losses divided by the global batch"),
+        (lambda losses, params: own_mean(losses, params) * replicas(), "the cluster's too large"),
     ],
 )
 def test_a_loss_that_is_wrong_gets_its_hint(wrong, words):
