@@ -20,7 +20,7 @@ class Mistake(NamedTuple):
 
 _ONCE = N_(
     "divide once, by the global batch: tf.nn.compute_average_loss(per_example, global_batch_size=B), and not by "
-    "num_replicas_in_sync as well"
+    "num_replicas_in_sync as well (Keras's add_loss does that itself: give it a plain mean)"
 )
 # By key: `Diagnosis.mistake`. First what was trained, then the loss, then the update.
 MISTAKES = {
