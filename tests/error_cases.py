@@ -73,8 +73,8 @@ CASES = {
     ),
     "strategy made late": Case(
         p.strategy_made_late,
-        "the strategy was made after TensorFlow had run its first operation; make it in the function's first line, "
-        "or take a parameter `strategy`",
+        "the strategy was made after TensorFlow had run its first operation; make it in a function's first line, or a "
+        "script's after its imports, or take a parameter `strategy`",
         start=TWO,
         given=False,
     ),
@@ -95,7 +95,7 @@ CASES = {
     ),
     "model made outside": Case(
         p.model_made_outside,
-        "the model's variables were made outside of the strategy's scope; make model and optimizer inside "
+        "the model or its optimizer was made outside of the strategy's scope; make both inside "
         "`with strategy.scope():`, or keep the scope: scope = strategy.scope(); scope.__enter__()",
     ),
     **{
@@ -128,8 +128,8 @@ CASES = {
     ),
     "no call()": Case(
         p.without_a_call,
-        "Keras 3 has to call Wrong to build it, under a strategy even before the first step, and Wrong has no call(); "
-        "write one (its forward pass), or end its __init__ with self.built = True if all its models have an Input",
+        "Keras 3 has to call Wrong, under a strategy before the first step, and it has no call(); write one (its "
+        "forward pass), or self.built = True in __init__ if its models have Inputs and compile has no loss or metrics",
         lanes=KERAS_3,
     ),
     "lr given": Case(p.with_lr, "the optimizer has no argument lr; Keras calls it learning_rate", lanes=KERAS_3),

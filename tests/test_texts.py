@@ -37,7 +37,6 @@ KERAS_2 = "; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=
 NO_SIZE = "; if it is a batch's x.shape[0]: under a strategy that is None while the graph is made; use tf.shape(x)[0]"
 HALF = "unsupported operand type(s) for //: 'NoneType' and 'int'"
 NONE = "Failed to convert elements of (None, 3) to Tensor"
-NO_STEP = "SLURM_PROCID not found in environment. Not running inside a Slurm step?"
 PUBLIC = [
     (
         "AttributeError",
@@ -57,7 +56,7 @@ PUBLIC = [
     ),
     ("KeyError", "'SLURM_NTASKS'", f"SLURM_NTASKS{LAUNCHER}"),
     ("KeyError", "'PMI_RANK'", f"PMI_RANK{LAUNCHER}"),
-    ("RuntimeError", NO_STEP, f"SLURM_PROCID{LAUNCHER}"),
+    ("RuntimeError", "SLURM_PROCID not found in environment. Not running in a Slurm step?", f"SLURM_PROCID{LAUNCHER}"),
     (
         "ValueError",
         "There must be at least one ps.",
@@ -88,6 +87,7 @@ PUBLIC = [
         "'CollectiveAllReduceStrategy' object has no attribute 'experimental_run_v2'",
         "strategy.experimental_run_v2 is called strategy.run since TensorFlow 2.2",
     ),
+    ("RuntimeError", "Mixing different tf.distribute.Strategy objects: A is not B", CASES["model made outside"].says),
     (
         "InvalidArgumentError",
         "Trying to access resource kernel/replica_1 located in device CPU:1 from device CPU:0\n Cf. "

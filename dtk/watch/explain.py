@@ -242,8 +242,8 @@ KNOWN = {
         "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA"
     ),
     r"Collective ops must be configured at program startup": N_(
-        "the strategy was made after TensorFlow had run its first operation; make it in the function's first line, "
-        "or take a parameter `strategy`"
+        "the strategy was made after TensorFlow had run its first operation; make it in a function's first line, or a "
+        "script's after its imports, or take a parameter `strategy`"
     ),
     r'If "cluster" is set in TF_CONFIG, it must have one "chief" node': N_(
         "this RunConfig has no strategy, and so waits for a task of type chief; make "
@@ -262,8 +262,8 @@ KNOWN = {
     r"DistributedVariable\.handle is not available outside the replica context": N_(
         "a variable of the strategy was used where no replica runs; call the step by strategy.run(step, args=(batch,))"
     ),
-    r"`colocate_vars_with` must only be passed a variable created in this tf\.distribute\.Strategy\.scope": N_(
-        "the model's variables were made outside of the strategy's scope; make model and optimizer inside "
+    r"`colocate_vars_with` must only be passed a variable created in |Mixing different tf\.distribute\.Strategy": N_(
+        "the model or its optimizer was made outside of the strategy's scope; make both inside "
         "`with strategy.scope():`, or keep the scope: scope = strategy.scope(); scope.__enter__()"
     ),
     r'Need to be inside "with strategy\.scope\(\)"': N_(
@@ -298,8 +298,8 @@ KNOWN = {
         "XLA can't compile a step with variables on several devices; leave jit_compile=True out"
     ),
     r"Model (\w+) does not have a `call\(\)` method implemented": N_(
-        "Keras 3 has to call {0} to build it, under a strategy even before the first step, and {0} has no call(); "
-        "write one (its forward pass), or end its __init__ with self.built = True if all its models have an Input"
+        "Keras 3 has to call {0}, under a strategy before the first step, and it has no call(); write one (its forward "
+        "pass), or self.built = True in __init__ if its models have Inputs and compile has no loss or metrics"
     ),
     r"Argument\(s\) not recognized: \{'lr':": N_("the optimizer has no argument lr; Keras calls it learning_rate"),
     r"(filepath provided must end in `\.\w+`|Invalid filepath extension for saving|must end in `\.weights\.h5`)": N_(
