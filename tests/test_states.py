@@ -127,9 +127,7 @@ def test_states_are_read_in_their_order(tmp_path):
 
 def test_several_units_are_one_where_a_call_makes_their_updates(tmp_path):
     found = RecordedStates(recorded(tmp_path))
-    first = found.beginning((0, 0))
-    assert found.ending(first, (2, 0)) == 1
-    assert found.ending(first, (9, 0)) is None
+    assert [found.ending(found.beginning((0, 0)), (k, 0)) for k in (2, 9)] == [1, None]
 
 
 @pytest.mark.parametrize("writes", [0, 1])
@@ -149,8 +147,7 @@ def test_a_replica_whose_own_value_stays_keeps_it(tmp_path, writes):
 
 
 def test_states_that_are_not_all_there(tmp_path):
-    assert not RecordedStates(recorded(tmp_path, end=False)).complete
-    assert not RecordedStates(RunFolder(tmp_path / "nothing", 1)).complete
+    assert not any(RecordedStates(x).complete for x in (recorded(tmp_path, end=False), RunFolder(tmp_path / "no", 1)))
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-3])])
@@ -166,17 +163,20 @@ def test_after_a_restart_the_later_start_counts(tmp_path):
     recorded(tmp_path / "attempt-1", values=(1.0, 2.0, 3.0), end=False)
     found = RecordedStates(recorded(tmp_path, values=(2.5, 4.0), step=3))
     assert [unit.step for unit in found.units] == [1, 2, 3, 4]
-    assert found.complete
-    assert float(found.before(2)[0][0][0]) == 1.5
-    assert float(found.after(3)[0][0][0]) == 4.0
+    assert (found.complete, float(found.before(2)[0][0][0]), float(found.after(3)[0][0][0])) == (True, 1.5, 4.0)
 
 
-def test_where_workers_part(tmp_path):
+@pytest.mark.parametrize(("held", "other"), [([], True), (["w:0"], False), (["w:0", "w:0"], True)])
+def test_where_workers_part(tmp_path, held, other):
     recorded(tmp_path, 0)
     assert parted(recorded(tmp_path, 1)) is None
     recorded(tmp_path / "other", 0)
-    found = parted(run := recorded(tmp_path / "other", 1, values=(1.0, 2.5, 3.0)))
-    assert (found.worker, found.step, found.before, found.names, aside(run, found.names)) == (1, 2, False, ("w",), True)
+    run = recorded(tmp_path / "other", 1, values=(1.0, 2.5, 3.0))
+    write(run.path / "worker-0" / "variables.jsonl", [{**VARIABLE, "kept": "mirrored", "trainable": bool(held)}])
+    made = {"state": "updates", "optimizers": [{"name": "sgd", "variables": held, "made": 1, "recorded": 1}]}
+    write(run.path / "worker-0" / "events.jsonl", [{"at": 0.0, "models": 0, **made}])
+    its = parted(run)
+    assert (its.worker, its.step, its.before, its.names, aside(run, its.names, True)) == (1, 2, False, ("w",), other)
 
 
 def test_what_one_worker_alone_sets_between_two_steps_is_before_the_second(tmp_path):

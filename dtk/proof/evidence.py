@@ -223,11 +223,14 @@ def parted(run: RunFolder) -> Parted | None:
     return None
 
 
-def aside(run: RunFolder, names: Collection[str]) -> bool:
+def aside(run: RunFolder, names: Sequence[str], apart: bool = False) -> bool:
     """Whether no optimizer updates these or keeps them of a weight, as of a model's copy, which may be trainable."""
     trained = {each["name"] for each in run.worker(0).lines("variables") if each.get("trainable")}
     made = [one for event in of_kind(run.worker(0).events, Updates) for one in event.optimizers]
-    trained = trained & {name.partition(":")[0] for one in made for name in one.variables} or trained
+    held = [[name.partition(":")[0] for name in one.variables] for one in made]
+    trained = trained & {name for its in held for name in its} or trained
+    # An optimizer's weights part together: fewer that are apart than it has of a name are other variables.
+    trained -= {n for n in names if apart and names.count(n) < min((of.count(n) for of in held if n in of), default=0)}
     return bool(names) and not any(name in trained or weight_of(name, trained) for name in names)
 
 

@@ -82,10 +82,7 @@ MISTAKES = {
     ),
     "augmentation": Mistake(
         N_("fingerprints differ, over an epoch as well, and a map of the dataset draws at random"),
-        N_(
-            "leave random maps out where runs are compared, or draw by example: tf.image.stateless_*, seeded by its "
-            "number"
-        ),
+        N_("leave random maps out of the comparison, or draw by an example's number: tf.image.stateless_*"),
         N_("a map of the dataset draws at random"),
     ),
     "file sharding": Mistake(
