@@ -134,12 +134,11 @@ def causes(spec: dict[str, Any]) -> set[str]:
     means = (spec["how"] == "fit" and spec["loss"] != "sum") or spec["share"] == "object"
     if spec["tail"] % 2 and means:
         found.add("uneven batch")
-    if spec["masked"] and means:  # each replica divides by its own number of tokens
+    # Each replica divides by its own number of tokens; with a mask Keras 3 computes the moments of each replica alone.
+    if spec["masked"] and (means or "sync batch norm" in spec["layers"]):
         found |= {"own mean", "whole batch"}
     if "positions" in spec["layers"] and spec["optimizer"] != "SGD":
         found.add("sparse gradient")
-    if spec["masked"] and "sync batch norm" in spec["layers"]:
-        found.add("whole batch")  # with a mask Keras 3 computes the moments of each replica alone, synchronized or not
     if spec["clip"]:
         found.add("clipping")
     return found
