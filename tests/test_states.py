@@ -14,7 +14,7 @@ from starting import nightly
 from training import batches
 
 import dtk
-from dtk.proof.evidence import aside, parted
+from dtk.proof.evidence import Parted, aside, parted
 from dtk.proof.proof import Part, judged
 from dtk.records import RunFolder
 from dtk.worker.recorded import Change, Damaged, RecordedStates, compared, differs, rounding_dominates
@@ -163,7 +163,9 @@ def test_after_a_restart_the_later_start_counts(tmp_path):
     recorded(tmp_path / "attempt-1", values=(1.0, 2.0, 3.0), end=False)
     found = RecordedStates(recorded(tmp_path, values=(2.5, 4.0), step=3))
     assert [unit.step for unit in found.units] == [1, 2, 3, 4]
-    assert (found.complete, float(found.before(2)[0][0][0]), float(found.after(3)[0][0][0])) == (True, 1.5, 4.0)
+    assert found.complete
+    assert float(found.before(2)[0][0][0]) == 1.5
+    assert float(found.after(3)[0][0][0]) == 4.0
 
 
 @pytest.mark.parametrize(("held", "other"), [([], True), (["w:0"], False), (["w:0", "w:0"], True)])
@@ -175,8 +177,8 @@ def test_where_workers_part(tmp_path, held, other):
     write(run.path / "worker-0" / "variables.jsonl", [{**VARIABLE, "kept": "mirrored", "trainable": bool(held)}])
     made = {"state": "updates", "optimizers": [{"name": "sgd", "variables": held, "made": 1, "recorded": 1}]}
     write(run.path / "worker-0" / "events.jsonl", [{"at": 0.0, "models": 0, **made}])
-    its = parted(run)
-    assert (its.worker, its.step, its.before, its.names, aside(run, its.names, True)) == (1, 2, False, ("w",), other)
+    assert parted(run) == Parted(1, 2, False, ("w",))
+    assert aside(run, ("w",), apart=True) == other
 
 
 def test_what_one_worker_alone_sets_between_two_steps_is_before_the_second(tmp_path):

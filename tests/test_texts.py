@@ -34,6 +34,7 @@ LAUNCHER = (
     "json.loads(os.environ['TF_CONFIG'])['task']['index']"
 )
 KERAS_2 = "; for a program of Keras 2: dtk run --keras 2, or dtk.run(..., keras=2)"
+NO_STEP = "SLURM_PROCID not found in environment. Not running inside a Slurm step?"
 NO_SIZE = "; if it is a batch's x.shape[0]: under a strategy that is None while the graph is made; use tf.shape(x)[0]"
 HALF = "unsupported operand type(s) for //: 'NoneType' and 'int'"
 NONE = "Failed to convert elements of (None, 3) to Tensor"
@@ -56,7 +57,7 @@ PUBLIC = [
     ),
     ("KeyError", "'SLURM_NTASKS'", f"SLURM_NTASKS{LAUNCHER}"),
     ("KeyError", "'PMI_RANK'", f"PMI_RANK{LAUNCHER}"),
-    ("RuntimeError", "SLURM_PROCID not found in environment. Not running in a Slurm step?", f"SLURM_PROCID{LAUNCHER}"),
+    ("RuntimeError", NO_STEP, f"SLURM_PROCID{LAUNCHER}"),
     (
         "ValueError",
         "There must be at least one ps.",

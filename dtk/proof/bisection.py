@@ -57,7 +57,7 @@ def look_at_parting(case: Case) -> Diagnosis | None:
     part = parted(ours)
     if part is not None and (key := told_by(part.names)):
         return case.found(key, what)
-    if (part.before or aside(ours, part.names, True)) if part else (case.one is not None and case.one.whole):
+    if (part.before or aside(ours, part.names, apart=True)) if part else (case.one is not None and case.one.whole):
         return case.found("set by hand", what)
     if part is None or case.one is None or (case.one.step is not None and case.one.step < part.step):
         return None
